@@ -1,0 +1,205 @@
+// The paths behind the fast ones, and the rtm_ interface. See alloc.h and include/rtmalloc.h.
+#include "alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "huge.h"
+#include "medium.h"
+#include "message.h"
+#include "page.h"
+#include "process.h"
+#include "remote.h"
+#include "rtmalloc.h"
+#include "stats.h"
+
+static const char foreign[] = "rtmalloc did not allocate it";
+static const char not_allocated[] = "no block starts there: it was freed before, or never allocated";
+
+static RTM_COLD void *out_of_memory(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+// ---- malloc ----
+
+RTM_INLINE void *counted(void *block, size_t size) {
+  if (RTM_UNLIKELY(!process_fast_paths()) && block) stats_count_malloc(block, size);
+  return block;
+}
+
+static RTM_NOINLINE void *alloc_first(size_t size) {
+  struct heap *heap = heap_of_thread();
+  return heap ? counted(page_malloc(heap, size_class(size)), size) : NULL;
+}
+
+void *alloc_slow(size_t size, unsigned class) {
+  struct heap *heap = rtm_heap;
+  void *block = heap == &rtm_no_heap ? alloc_first(size) : counted(page_malloc(heap, class), size);
+  return RTM_LIKELY(block != NULL) ? block : out_of_memory();
+}
+
+// Above BLOCK_MAX, or with an alignment of more than a granule. `*zero`: known to be zero.
+static void *large(size_t size, size_t alignment, bool *zero) {
+  struct heap *heap = heap_of_thread();
+  if (!heap || size > PTRDIFF_MAX) return out_of_memory();
+  void *block = NULL;
+  if (size <= MEDIUM_MAX && alignment < SEGMENT_SIZE) block = medium_malloc(heap, size, alignment, zero);
+  if (!block && (size > MEDIUM_MAX || alignment > GRANULE_SIZE)) block = huge_malloc(size, alignment, zero);
+  return block ? counted(block, size) : out_of_memory();
+}
+
+void *alloc_large(size_t size) {
+  bool zero;
+  return large(size, 1, &zero);
+}
+
+void *alloc_zeroed(size_t count, size_t size) {
+  size_t bytes;
+  if (RTM_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) return out_of_memory();
+  if (bytes > BLOCK_MAX) {
+    bool zero;
+    void *block = large(bytes, 1, &zero);
+    if (block && !zero) memset(block, 0, bytes);
+    return block;
+  }
+  void *block = alloc_fast(bytes);
+  if (RTM_LIKELY(block != NULL)) memset(block, 0, bytes);
+  return block;
+}
+
+// A class's size is a multiple of every power of two up to a granule that the rounded-up size is a multiple of (steps are
+// powers of two), and pages begin at a granule: such blocks need nothing special.
+void *alloc_aligned(size_t alignment, size_t size) {
+  if (alignment <= BLOCK_ALIGNMENT) return alloc_fast(size);
+  if (size > PTRDIFF_MAX) return out_of_memory();
+  if (alignment <= GRANULE_SIZE && size <= BLOCK_MAX) {
+    size_t rounded = bits_round_up(size ? size : 1, alignment);
+    return alloc_fast(rounded);
+  }
+  bool zero;
+  return large(size ? size : 1, alignment < GRANULE_SIZE ? 1 : alignment, &zero);
+}
+
+// ---- free ----
+
+RTM_COLD void free_outside(void *block) {
+  if (block) message_misuse(block, "invalid free", foreign);
+}
+
+RTM_COLD void free_twice(void *block) { message_misuse(block, "double free", "it was the last block to be freed"); }
+
+void free_emptied(struct span *page) { page_emptied(rtm_heap, page); }
+
+static RTM_COLD void free_special(void *block, struct span *span) {
+  if (span_tag(span) == TAG_HUGE)
+    huge_free(span, block);
+  else
+    message_misuse(block, "invalid free", not_allocated);
+}
+
+static RTM_COLD void free_counted(void *block, struct span *span);
+
+void free_slow(void *block, struct span *span) {
+  struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
+  if (RTM_UNLIKELY(!process_fast_paths())) {
+    free_counted(block, span);
+  } else if (owner == rtm_heap) {
+    local_free(owner, span, block);
+  } else if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {
+    free_special(block, span);
+  } else {
+    remote_free(owner, span, block);
+  }
+}
+
+static void free_counted(void *block, struct span *span) {
+  struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
+  if ((uintptr_t)owner <= TAG_LAST_SPECIAL) {
+    if (owner) stats_count_free(block);
+    free_special(block, span);
+    return;
+  }
+  if (span->free == block) free_twice(block);
+  stats_count_free(block);
+  if (owner == rtm_heap)
+    local_free(owner, span, block);
+  else
+    remote_free(owner, span, block);
+}
+
+// ---- the rest ----
+
+static struct span *span_or_abort(const void *block, const char *what) {
+  size_t granule = window_granule(block);
+  if (granule >= RTM_READ_RELAXED(rtm_window.granules)) message_misuse(block, what, foreign);
+  struct span *span = span_of(granule);
+  if (span_tag(span) == TAG_NONE) message_misuse(block, what, not_allocated);
+  return span;
+}
+
+static size_t usable(const struct span *span) {
+  return span->kind == SPAN_HUGE ? huge_size(span) : span->block_size;
+}
+
+size_t alloc_usable_size(const void *block) { return block ? usable(span_or_abort(block, "invalid usable size")) : 0; }
+
+// In place, or NULL. `size` is not zero.
+static void *resize_in_place(void *block, struct span *span, size_t size) {
+  if (span->kind == SPAN_HUGE) return size > MEDIUM_MAX ? huge_resize(span, size) : NULL;
+  if (span->kind == SPAN_MEDIUM && size > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
+    return medium_resize(rtm_heap, span, size) ? block : NULL;
+  return size <= span->block_size && size >= span->block_size / 2 ? block : NULL;
+}
+
+void *alloc_again(void *block, size_t size) {
+  if (!block) return alloc_fast(size);
+  if (!size) {
+    free_fast(block);
+    return NULL;
+  }
+  if (size > PTRDIFF_MAX) return out_of_memory();
+  struct span *span = span_or_abort(block, "invalid realloc");
+  size_t had = usable(span);
+  if (RTM_UNLIKELY(!process_fast_paths())) stats_count_free(block);
+  void *again = resize_in_place(block, span, size);
+  if (again) return counted(again, size);
+  if (RTM_UNLIKELY(!process_fast_paths())) stats_count_malloc(block, had);
+  again = alloc_fast(size);
+  if (RTM_UNLIKELY(!again)) return size <= had ? block : NULL;
+  memcpy(again, block, size < had ? size : had);
+  free_fast(block);
+  return again;
+}
+
+void alloc_trim(void) {
+  struct heap *own = rtm_heap;
+  if (own != &rtm_no_heap) heap_trim(own);
+  for (struct heap *heap = heap_first(); heap; heap = heap->next) {
+    if (!heap_claim(heap)) continue;
+    heap_trim(heap);
+    heap_unclaim(heap);
+  }
+  if (own != &rtm_no_heap) arena_trim();
+}
+
+// ---- include/rtmalloc.h ----
+
+int rtm_version(void) { return 100 * (100 * RTM_VERSION_MAJOR + RTM_VERSION_MINOR) + RTM_VERSION_PATCH; }
+void *rtm_malloc(size_t size) { return alloc_fast(size); }
+void *rtm_calloc(size_t count, size_t size) { return alloc_zeroed(count, size); }
+void *rtm_realloc(void *block, size_t size) { return alloc_again(block, size); }
+void rtm_free(void *block) { free_fast(block); }
+size_t rtm_usable_size(const void *block) { return alloc_usable_size(block); }
+void rtm_trim(void) { alloc_trim(); }
+
+void *rtm_reallocarray(void *block, size_t count, size_t size) {
+  size_t bytes;
+  return __builtin_mul_overflow(count, size, &bytes) ? out_of_memory() : alloc_again(block, bytes);
+}
+
+void *rtm_aligned_alloc(size_t alignment, size_t size) {
+  if (bits_is_power_of_two(alignment)) return alloc_aligned(alignment, size);
+  errno = EINVAL;
+  return NULL;
+}

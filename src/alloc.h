@@ -1,0 +1,59 @@
+// The fast paths of malloc and free. Top layer; used by alloc.c and by the overrides, which inline them.
+//
+//   malloc  size -> class -> page -> first free block                         15 instructions
+//   free    pointer -> granule -> span; its owner is this thread's heap?      21 instructions
+#ifndef RTM_ALLOC_H
+#define RTM_ALLOC_H
+
+#include "heap.h"
+
+// The rest of each path; see alloc.c.
+void *alloc_slow(size_t size, unsigned class);
+void *alloc_large(size_t size);
+void free_slow(void *block, struct span *span);
+void free_outside(void *block);
+void free_emptied(struct span *page);
+void free_twice(void *block);
+
+RTM_INLINE void *alloc_fast(size_t size) {
+  if (RTM_UNLIKELY(size > BLOCK_MAX)) return alloc_large(size);
+  unsigned class = size_class(size);
+  struct span *page = rtm_fast_heap->page[class];
+  void *block = page->free;
+  // The page has no linked block; also the first call of a thread, whose heap is rtm_no_heap.
+  if (RTM_UNLIKELY(!block)) return alloc_slow(size, class);
+  page->free = *(void **)block;
+  page->used++;
+  return block;
+}
+
+RTM_INLINE void free_fast(void *block) {
+  size_t granule = window_granule(block);
+  // Also NULL, which is far above the window's end when counted from its base.
+  if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window.granules))) {
+    free_outside(block);
+    return;
+  }
+  struct span *page = span_of(granule);
+  // Another heap's, a full page, a medium or huge block, or nothing at all.
+  if (RTM_UNLIKELY(span_tag(page) != (uintptr_t)rtm_fast_heap)) {
+    free_slow(block, page);
+    return;
+  }
+  void *first = page->free;
+  if (RTM_UNLIKELY(first == block)) {
+    free_twice(block);
+    return;
+  }
+  *(void **)block = first;
+  page->free = block;
+  if (RTM_UNLIKELY(--page->used == 0)) free_emptied(page);
+}
+
+void *alloc_zeroed(size_t count, size_t size);
+void *alloc_again(void *block, size_t size);
+void *alloc_aligned(size_t alignment, size_t size);  // alignment: a power of two
+size_t alloc_usable_size(const void *block);
+void alloc_trim(void);
+
+#endif

@@ -1,0 +1,517 @@
+// See arena.h. Not on any bounded path but arena_take_segment and arena_give_segment, which have no loop of their own.
+#include "arena.h"
+
+#include <string.h>
+
+enum segment_state {
+  SEGMENT_OUT,     // owned by a heap, or inside a run; says nothing
+  SEGMENT_SINGLE,  // in a stack
+  SEGMENT_RUN,     // first or last segment of a free run
+};
+
+struct window rtm_window;
+struct arena rtm_arena;
+
+#define SPANS_SIZE ((size_t)SEGMENT_GRANULES * SPAN_SIZE)
+#define TABLE_SIZE ((size_t)SEGMENT_GRANULES * sizeof(uint32_t))
+_Static_assert(TABLE_SIZE == GRANULE_SIZE, "a segment's part of the table is one page of the system");
+
+static uintptr_t segment_address(uint32_t segment) { return rtm_window.base + ((uintptr_t)segment << SEGMENT_SHIFT); }
+static uint32_t run_segments(uint32_t granules) { return segment_of_granule(granules + SEGMENT_GRANULES - 1); }
+static uint32_t run_first(const struct span *run) { return segment_of_granule(run->granule); }
+
+// ---- memory from the system ----
+
+static bool charge(size_t bytes) {
+  size_t now = atomic_fetch_add_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed) + bytes;
+  if (now > rtm_arena.bytes_limit) {
+    atomic_fetch_sub_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed);
+    return false;
+  }
+  size_t peak = atomic_load_explicit(&rtm_arena.bytes_mapped_peak, memory_order_relaxed);
+  while (now > peak && !atomic_compare_exchange_weak_explicit(&rtm_arena.bytes_mapped_peak, &peak, now,
+                                                              memory_order_relaxed, memory_order_relaxed)) {
+  }
+  return true;
+}
+
+static void discharge(size_t bytes) {
+  atomic_fetch_sub_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed);
+}
+
+static bool map_at(uintptr_t address, size_t bytes, bool *taken) {
+  *taken = false;
+  if (!charge(bytes)) return false;
+  if (os_map_at(address, bytes, taken)) return true;
+  discharge(bytes);
+  return false;
+}
+
+static void unmap(uintptr_t address, size_t bytes) {
+  os_unmap(address, bytes);
+  discharge(bytes);
+  atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
+}
+
+// Maps `granules` of the segment; `*taken`: the range belongs to someone else.
+static bool map_segment(uint32_t segment, uint32_t granules, bool *taken) {
+  struct segment *s = segment_at(segment);
+  *taken = false;
+  if (s->mapped >= granules) return true;
+  uintptr_t from = segment_address(segment) + ((uintptr_t)s->mapped << GRANULE_SHIFT);
+  if (!map_at(from, (size_t)(granules - s->mapped) << GRANULE_SHIFT, taken)) return false;
+  s->mapped = (uint16_t)granules;
+  return true;
+}
+
+// The descriptors' contents go back with the segment, but for the first page of them, which has the segment's record.
+static void unmap_segment(uint32_t segment) {
+  enum { KEPT = GRANULE_SIZE / SPAN_SIZE };
+  struct segment *s = segment_at(segment);
+  if (s->mapped) unmap(segment_address(segment), (size_t)s->mapped << GRANULE_SHIFT);
+  if (s->first_unused > KEPT) os_purge((uintptr_t)segment_slot(segment, KEPT), SPANS_SIZE - GRANULE_SIZE);
+  s->mapped = 0;
+  s->first_unused = FIRST_SPAN_SLOT;
+}
+
+bool arena_map(uint32_t segment, uint32_t granules) {
+  // Small programs, and programs whose memory is locked, pay for little more than they use; others for one call.
+  enum { SMALL_PROGRAM = 4, FIRST_STEP = 64 };
+  struct segment *s = segment_at(segment);
+  uint32_t want = SEGMENT_GRANULES;
+  if (rtm_arena.segments_in_use < SMALL_PROGRAM) {
+    want = 2u * s->mapped;
+    if (want < granules) want = granules;
+    if (want < FIRST_STEP) want = FIRST_STEP;
+    if (want > SEGMENT_GRANULES) want = SEGMENT_GRANULES;
+  }
+  bool taken;
+  if (map_segment(segment, want, &taken) || map_segment(segment, granules, &taken)) return true;
+  if (taken) return false;
+  arena_trim();
+  return map_segment(segment, granules, &taken);
+}
+
+// ---- the window ----
+
+static bool try_window(uintptr_t base, uint32_t segments) {
+  uintptr_t spans = base - segments * SPANS_SIZE, table = spans - segments * TABLE_SIZE;
+  bool taken;
+  if (!map_at(spans, 2 * SPANS_SIZE, &taken)) return false;
+  if (!map_at(table, 2 * TABLE_SIZE, &taken)) {
+    unmap(spans, 2 * SPANS_SIZE);
+    return false;
+  }
+  rtm_window = (struct window){.base = base, .granules = 0, .table = (uint32_t *)table, .spans = (char *)spans};
+  rtm_arena.segments_most = segments;
+  rtm_arena.segments_described = 2;
+  rtm_arena.segments_known = 1;  // segment 0 holds no memory: its first descriptor is the null span
+  return true;
+}
+
+// The window lies well below the place where the kernel maps by itself, so that the two do not grow into each other;
+// smaller windows serve where there is less address space (39 bits, sanitizers, emulators).
+bool arena_init(enum purge purge, size_t limit) {
+#if defined(__SANITIZE_THREAD__)
+  static const unsigned shifts[] = {16, 13, 9};  // its shadow covers a few terabytes only
+#else
+  static const unsigned shifts[] = {21, 17, 15, 13, 11, 9};
+#endif
+  rtm_arena.purge = purge;
+  rtm_arena.bytes_limit = limit;
+  char *hint = os_map(GRANULE_SIZE);
+  if (!hint) return false;
+  os_unmap((uintptr_t)hint, GRANULE_SIZE);
+  for (unsigned i = 0; i < sizeof shifts / sizeof shifts[0]; i++) {
+    uint32_t segments = 1u << shifts[i];
+    uintptr_t size = segments * (SEGMENT_SIZE + SPANS_SIZE + TABLE_SIZE), reach = 2 * size;
+    uintptr_t here = (uintptr_t)hint & ~(SEGMENT_SIZE - 1);
+    if (here > reach + size && try_window(here - reach, segments)) return true;
+    if (here < UINTPTR_MAX / 2 - reach && try_window(here + reach, segments)) return true;
+  }
+  return false;
+}
+
+// ---- runs of segments; the lock is held ----
+
+static struct span *run_make(uint32_t first, uint32_t segments) {
+  struct span *run = segment_slot(first, RUN_SLOT);
+  run->kind = SPAN_FREE;
+  run->granule = first * SEGMENT_GRANULES;
+  run->length = segments;
+  segment_at(first)->state = SEGMENT_RUN;
+  segment_at(first + segments - 1)->state = SEGMENT_RUN;
+  segment_at(first + segments - 1)->run = first;
+  return run;
+}
+
+static void run_unmark(struct span *run) {
+  uint32_t first = run_first(run);
+  segment_at(first)->state = SEGMENT_OUT;
+  segment_at(first + run->length - 1)->state = SEGMENT_OUT;
+  run->kind = SPAN_NONE;
+}
+
+static struct span *run_before(uint32_t segment) {
+  if (segment <= 1 || segment_at(segment - 1)->state != SEGMENT_RUN) return NULL;
+  return segment_slot(segment_at(segment - 1)->run, RUN_SLOT);
+}
+
+static struct span *run_at(uint32_t segment) {
+  if (segment >= rtm_arena.segments_known || segment_at(segment)->state != SEGMENT_RUN) return NULL;
+  return segment_slot(segment, RUN_SLOT);
+}
+
+// Immediate coalescing (TLSF, section 4.4).
+static void run_release(uint32_t first, uint32_t segments) {
+  struct span *before = run_before(first), *after = run_at(first + segments);
+  if (before) {
+    tlsf_remove(&rtm_arena.runs, before);
+    first = run_first(before);
+    segments += before->length;
+    run_unmark(before);
+  }
+  if (after) {
+    tlsf_remove(&rtm_arena.runs, after);
+    segments += after->length;
+    run_unmark(after);
+  }
+  tlsf_insert(&rtm_arena.runs, run_make(first, segments));
+}
+
+static void singles_to_runs(uint32_t *stack) {
+  while (*stack) {
+    uint32_t segment = *stack;
+    *stack = segment_at(segment)->next;
+    segment_at(segment)->state = SEGMENT_OUT;
+    run_release(segment, 1);
+  }
+}
+
+// Makes segments [0, end) known. False: no memory for their descriptors, or the window is full.
+static bool describe(uint32_t end) {
+  struct arena *a = &rtm_arena;
+  if (end > a->segments_most) return false;
+  if (end > a->segments_described) {
+    enum { STEP_MOST = 64 };
+    uint32_t step = a->segments_described / 4 < STEP_MOST ? a->segments_described / 4 : STEP_MOST;
+    uint32_t from = a->segments_described, to = end + step;
+    if (to > a->segments_most) to = a->segments_most;
+    uintptr_t spans = (uintptr_t)rtm_window.spans + from * SPANS_SIZE;
+    uintptr_t table = (uintptr_t)rtm_window.table + from * TABLE_SIZE;
+    bool taken;
+    if (!map_at(spans, (to - from) * SPANS_SIZE, &taken)) return false;
+    if (!map_at(table, (to - from) * TABLE_SIZE, &taken)) {
+      unmap(spans, (to - from) * SPANS_SIZE);
+      return false;
+    }
+    a->segments_described = to;
+  }
+  a->segments_known = end;
+  __atomic_store_n(&rtm_window.granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
+  return true;
+}
+
+// Takes a run of `segments`, cut to size; 0 if there is none and the window cannot grow.
+static uint32_t run_find(uint32_t segments) {
+  struct arena *a = &rtm_arena;
+  struct span *run = tlsf_take(&a->runs, segments);
+  if (!run && segments > 1 && (a->singles_mapped || a->singles_bare)) {
+    singles_to_runs(&a->singles_mapped);
+    singles_to_runs(&a->singles_bare);
+    run = tlsf_take(&a->runs, segments);
+  }
+  if (!run) {
+    // Grow at the end, together with the free run there.
+    struct span *last = run_before(a->segments_known);
+    uint32_t had = last ? last->length : 0, first = a->segments_known - had;
+    if (had < segments && !describe(first + segments)) return 0;
+    if (last) {
+      tlsf_remove(&a->runs, last);
+      run_unmark(last);
+    }
+    run = run_make(first, had > segments ? had : segments);
+  }
+  uint32_t first = run_first(run), rest = run->length - segments;
+  run_unmark(run);
+  if (rest) tlsf_insert(&a->runs, run_make(first + segments, rest));
+  return first;
+}
+
+static uint32_t run_mapped(uint32_t first, uint32_t segments) {
+  uint32_t mapped = 0;
+  for (uint32_t i = 0; i < segments; i++) mapped += segment_at(first + i)->mapped;
+  return mapped;
+}
+
+// ---- what stays mapped ----
+
+// Free memory that stays mapped: a quarter of what is in use, so that a program in a steady state makes no system
+// calls, and one that shrinks gives back. The reserve stays in any case.
+static bool retain(uint32_t granules) {
+  struct arena *a = &rtm_arena;
+  uint32_t after = a->granules_retained + granules;
+  if (a->purge == PURGE_NEVER || after <= a->granules_reserved) return true;
+  return a->purge == PURGE_LAZY && after <= a->segments_in_use * (SEGMENT_GRANULES / 4);
+}
+
+void arena_trim(void) {
+  struct arena *a = &rtm_arena;
+  os_lock_acquire(&a->lock);
+  singles_to_runs(&a->singles_mapped);
+  singles_to_runs(&a->singles_bare);
+  for (uint32_t first = 1; first < a->segments_known; first++) {
+    struct span *run = segment_slot(first, RUN_SLOT);
+    if (run->kind == SPAN_HUGE) first += run->length - 1;
+    if (run->kind != SPAN_FREE) continue;
+    for (uint32_t i = 0; i < run->length && a->granules_retained > a->granules_reserved; i++) {
+      a->granules_retained -= segment_at(first + i)->mapped;
+      unmap_segment(first + i);
+    }
+    first += run->length - 1;
+  }
+  os_lock_release(&a->lock);
+}
+
+// ---- single segments ----
+
+static uint32_t stack_pop(uint32_t *stack) {
+  uint32_t segment = *stack;
+  if (segment) *stack = segment_at(segment)->next;
+  return segment;
+}
+
+static uint32_t take_one(void) {
+  struct arena *a = &rtm_arena;
+  os_lock_acquire(&a->lock);
+  uint32_t segment = stack_pop(&a->singles_mapped);
+  if (!segment) segment = stack_pop(&a->singles_bare);
+  if (!segment) segment = run_find(1);
+  if (segment) {
+    a->segments_in_use++;
+    a->granules_retained -= segment_at(segment)->mapped;
+    segment_at(segment)->state = SEGMENT_OUT;
+  }
+  os_lock_release(&a->lock);
+  return segment;
+}
+
+uint32_t arena_take_segment(uint32_t *dirty) {
+  enum { ATTEMPTS = 8 };
+  for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+    uint32_t segment = take_one();
+    if (!segment) return 0;
+    struct segment *s = segment_at(segment);
+    *dirty = s->mapped;
+    s->first_unused = FIRST_SPAN_SLOT;
+    s->unused = 0;
+    if (s->mapped) return segment;
+    bool taken;
+    uint32_t first = rtm_arena.segments_in_use <= 4 ? 64 : SEGMENT_GRANULES;
+    if (map_segment(segment, first, &taken)) return segment;
+    if (taken) continue;  // someone else mapped this range: never to be used
+    arena_trim();
+    if (map_segment(segment, 64, &taken)) return segment;
+    arena_give_segment(segment);
+    return 0;
+  }
+  return 0;
+}
+
+void arena_give_segment(uint32_t segment) {
+  struct arena *a = &rtm_arena;
+  struct segment *s = segment_at(segment);
+  s->heap = NULL;
+  if (!retain(s->mapped)) unmap_segment(segment);
+  os_lock_acquire(&a->lock);
+  a->segments_in_use--;
+  a->granules_retained += s->mapped;
+  uint32_t *stack = s->mapped ? &a->singles_mapped : &a->singles_bare;
+  s->state = SEGMENT_SINGLE;
+  s->next = *stack;
+  *stack = segment;
+  os_lock_release(&a->lock);
+}
+
+// ---- runs for huge blocks ----
+
+static struct span *take_run(uint32_t segments, uint32_t alignment) {
+  struct arena *a = &rtm_arena;
+  os_lock_acquire(&a->lock);
+  uint32_t found = run_find(segments + alignment - 1);
+  struct span *run = NULL;
+  if (found) {
+    uintptr_t at = segment_address(found) >> SEGMENT_SHIFT;
+    uint32_t skip = (uint32_t)(-at & (alignment - 1)), first = found + skip;
+    if (skip) run_release(found, skip);
+    if (alignment - 1 - skip) run_release(first + segments, alignment - 1 - skip);
+    run = segment_slot(first, RUN_SLOT);
+    run->granule = first * SEGMENT_GRANULES;
+    run->length = segments;
+    run->kind = SPAN_HUGE;
+    a->segments_in_use += segments;
+    a->granules_retained -= run_mapped(first, segments);
+  }
+  os_lock_release(&a->lock);
+  return run;
+}
+
+// Maps whole stretches of bare segments with one call each.
+static bool map_run(struct span *run, uint32_t granules, bool *taken) {
+  uint32_t first = run_first(run), i = 0;
+  *taken = false;
+  while (i < run->length) {
+    uint32_t end = granules - i * SEGMENT_GRANULES;
+    if (segment_at(first + i)->mapped) {
+      if (!map_segment(first + i, end < SEGMENT_GRANULES ? end : SEGMENT_GRANULES, taken)) return false;
+      i++;
+      continue;
+    }
+    uint32_t from = i;
+    while (i < run->length && !segment_at(first + i)->mapped) i++;
+    uint32_t bare = granules - from * SEGMENT_GRANULES;
+    if (bare > (i - from) * SEGMENT_GRANULES) bare = (i - from) * SEGMENT_GRANULES;
+    if (!map_at(segment_address(first + from), (size_t)bare << GRANULE_SHIFT, taken)) return false;
+    for (uint32_t j = from; j < i; j++, bare -= SEGMENT_GRANULES)
+      segment_at(first + j)->mapped = (uint16_t)(bare < SEGMENT_GRANULES ? bare : SEGMENT_GRANULES);
+  }
+  return true;
+}
+
+struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
+  enum { ATTEMPTS = 8 };
+  bool trimmed = false;
+  for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+    struct span *run = take_run(run_segments(granules), alignment);
+    if (!run) return NULL;
+    *zero = run_mapped(run_first(run), run->length) == 0;
+    bool taken;
+    if (map_run(run, granules, &taken)) return run;
+    if (taken) {
+      // Part of it belongs to someone else: leave the bare segments out of use for good, give the others back.
+      for (uint32_t i = 0, n = run->length, first = run_first(run); i < n; i++)
+        if (segment_at(first + i)->mapped) arena_give_segment(first + i);
+      run->kind = SPAN_NONE;
+      continue;
+    }
+    arena_give_run(run);
+    if (trimmed) return NULL;
+    trimmed = true;
+    arena_trim();
+  }
+  return NULL;
+}
+
+static void give_segments(uint32_t first, uint32_t segments) {
+  struct arena *a = &rtm_arena;
+  for (uint32_t i = 0; i < segments; i++)
+    if (!retain(segment_at(first + i)->mapped + run_mapped(first, i))) unmap_segment(first + i);
+  os_lock_acquire(&a->lock);
+  a->segments_in_use -= segments;
+  a->granules_retained += run_mapped(first, segments);
+  run_release(first, segments);
+  os_lock_release(&a->lock);
+}
+
+void arena_give_run(struct span *run) {
+  run->kind = SPAN_NONE;
+  give_segments(run_first(run), run->length);
+}
+
+struct span *arena_move_run(struct span *run, uint32_t granules) {
+  uint32_t first = run_first(run), had = (run->length - 1) * SEGMENT_GRANULES + segment_at(first + run->length - 1)->mapped;
+  if (had > granules || !charge((size_t)(granules - had) << GRANULE_SHIFT)) return NULL;
+  struct span *to = take_run(run_segments(granules), 1);
+  if (to) {
+    uint32_t target = run_first(to);
+    for (uint32_t i = 0; i < to->length; i++) unmap_segment(target + i);
+    if (os_move(segment_address(first), (size_t)had << GRANULE_SHIFT, segment_address(target),
+                (size_t)granules << GRANULE_SHIFT)) {
+      for (uint32_t i = 0; i < run->length; i++) segment_at(first + i)->mapped = 0;
+      for (uint32_t i = 0, left = granules; i < to->length; i++, left -= SEGMENT_GRANULES)
+        segment_at(target + i)->mapped = (uint16_t)(left < SEGMENT_GRANULES ? left : SEGMENT_GRANULES);
+      arena_give_run(run);
+      return to;
+    }
+    arena_give_run(to);
+  }
+  discharge((size_t)(granules - had) << GRANULE_SHIFT);
+  return NULL;
+}
+
+static bool run_extend(struct span *run, uint32_t segments) {
+  struct arena *a = &rtm_arena;
+  uint32_t end = run_first(run) + run->length, more = segments - run->length;
+  os_lock_acquire(&a->lock);
+  if (end < a->segments_known && segment_at(end)->state == SEGMENT_SINGLE) {
+    singles_to_runs(&a->singles_mapped);
+    singles_to_runs(&a->singles_bare);
+  }
+  struct span *after = run_at(end);
+  uint32_t have = after ? after->length : 0;
+  bool done = have >= more || (end + have == a->segments_known && describe(end + more));
+  if (done) {
+    if (after) {
+      tlsf_remove(&a->runs, after);
+      run_unmark(after);
+    }
+    if (have > more) tlsf_insert(&a->runs, run_make(end + more, have - more));
+    a->segments_in_use += more;
+    a->granules_retained -= run_mapped(end, more);
+    run->length = segments;
+  }
+  os_lock_release(&a->lock);
+  return done;
+}
+
+bool arena_resize_run(struct span *run, uint32_t granules) {
+  uint32_t had = run->length, want = run_segments(granules);
+  if (want > had && !run_extend(run, want)) return false;
+  bool taken;
+  if (want >= had && !map_run(run, granules, &taken)) {
+    if (want > had) {
+      run->length = had;
+      give_segments(run_first(run) + had, want - had);
+    }
+    return false;
+  }
+  if (want < had) {
+    run->length = want;
+    give_segments(run_first(run) + want, had - want);
+  }
+  return true;
+}
+
+// ---- metadata and reserve ----
+
+void *arena_metadata(size_t bytes) {
+  enum { STEP = 64 << 10, LINE = 64 };
+  struct arena *a = &rtm_arena;
+  bytes = bits_round_up(bytes, LINE);
+  os_lock_acquire(&a->lock);
+  if ((size_t)(a->meta_end - a->meta) < bytes) {
+    size_t step = bits_round_up(bytes > STEP ? bytes : STEP, GRANULE_SIZE);
+    char *more = charge(step) ? os_map(step) : NULL;
+    if (!more) {
+      os_lock_release(&a->lock);
+      return NULL;
+    }
+    a->meta = more;
+    a->meta_end = more + step;
+  }
+  void *result = a->meta;
+  a->meta += bytes;
+  os_lock_release(&a->lock);
+  return result;
+}
+
+bool arena_reserve(size_t bytes) {
+  uint32_t granules = (uint32_t)((bytes + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
+  bool zero;
+  struct span *run = arena_take_run(granules, 1, &zero);
+  if (!run) return false;
+  memset(granule_address(run->granule), 0, (size_t)granules << GRANULE_SHIFT);
+  rtm_arena.granules_reserved = run->length * SEGMENT_GRANULES;
+  arena_give_run(run);
+  return true;
+}

@@ -1,0 +1,48 @@
+// Bit arithmetic without loops or calls. Bottom layer; used by every layer above.
+#ifndef RTM_BITS_H
+#define RTM_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
+#define RTM_LIKELY(x) __builtin_expect(!!(x), 1)
+#define RTM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define RTM_NOINLINE __attribute__((noinline))
+#define RTM_INLINE static inline __attribute__((always_inline))
+#define RTM_COLD __attribute__((noinline, cold))
+
+// Index of the lowest set bit; `word` is not zero.
+RTM_INLINE unsigned bits_lowest(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
+
+// floor(log2(value)); `value` is not zero.
+RTM_INLINE unsigned bits_log2(uint32_t value) { return 31u - (unsigned)__builtin_clz(value); }
+
+// Number of set bits. Written out: the builtin is a call into libgcc on baseline x86-64. 12 instructions.
+RTM_INLINE unsigned bits_count(uint64_t word) {
+  word -= (word >> 1) & 0x5555555555555555u;
+  word = (word & 0x3333333333333333u) + ((word >> 2) & 0x3333333333333333u);
+  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+  return (unsigned)((word * 0x0101010101010101u) >> 56);
+}
+
+RTM_INLINE bool bits_is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
+
+// `alignment` is a power of two; the caller has checked that the sum does not overflow.
+RTM_INLINE size_t bits_round_up(size_t value, size_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
+
+// A relaxed read of a word that another thread may be writing, on the fast paths. A plain read there, so that the
+// compiler folds it into the comparison (one instruction less); an aligned word does not tear on either architecture.
+#if defined(__SANITIZE_THREAD__)
+#define RTM_READ_RELAXED(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
+#else
+#define RTM_READ_RELAXED(word) (word)
+#endif
+
+#endif

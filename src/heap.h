@@ -1,0 +1,65 @@
+// The heap: everything that one thread allocates from. Layer: this header is shared by segment, page, remote, heap and
+// alloc; heap.c (making, leaving and adopting heaps) is above all of these but alloc.
+//
+// A heap is used by one thread at a time: its thread, or, once that has exited, whoever holds the claim for a moment.
+// Spans refer to the heap, not to the thread, so that it is handed over whole. Heaps are never freed.
+#ifndef RTM_HEAP_H
+#define RTM_HEAP_H
+
+#include "hint.h"
+
+enum heap_state {
+  HEAP_OWNED,    // by a thread
+  HEAP_ORPHAN,   // its thread has exited; in the list of orphans
+  HEAP_CLAIMED,  // an orphan that a thread works on for the length of one call
+};
+
+struct page_queue {
+  uint32_t head, tail;  // span indices; first in, first out
+};
+
+enum { RETIRED_PAGES = 8 };
+
+struct heap {
+  // The page that each class allocates from; &rtm_no_page if none. Size to class to page: two loads, and a change of the
+  // page writes one word (RT-Mimalloc, section VI.D).
+  struct span *page[CLASSES + 1];
+  struct page_queue queue[CLASSES + 1];   // pages with free blocks, beside the current one
+  uint32_t pages[CLASSES + 1];            // pages of the class, full ones included
+  struct tlsf spans;                      // free spans of all segments
+  uint32_t segments;                      // owned
+  uint32_t spare;                         // a segment that is wholly free, not in `spans`; 0: none
+  uint32_t live;                          // granules in pages and medium blocks
+  uint32_t dirty;                         // granules of free spans that hold memory
+  uint32_t retired[RETIRED_PAGES];        // span indices: pages that became empty, in order; released when overtaken
+  uint32_t retired_at;
+  uint32_t collect_at;                    // class at which the next collection starts
+  struct hint_tree hints[SPAN_MEDIUM + 1];
+  struct hint_word pending[2];            // top of the hint trees: bit c % 64 of word c / 64
+  _Alignas(64) _Atomic uint32_t state;    // enum heap_state
+  uint32_t id;
+  struct heap *next;                      // all heaps
+  struct heap *next_orphan;
+};
+
+extern struct span rtm_no_page;    // has no block and never gets one
+extern struct heap rtm_no_heap;    // has only rtm_no_page; what a thread without a heap uses
+
+// This thread's heap, and the one that the fast paths look at: the same, or rtm_no_heap where each operation has to take
+// the slow path (statistics, debugging).
+extern _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec")));
+extern _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec")));
+
+// The heap of the calling thread, made or adopted if there is none; NULL if out of memory.
+struct heap *heap_of_thread(void);
+// Leaves the heap to the next thread that needs one. O(1).
+void heap_leave(struct heap *heap);
+// Claims an orphan for the length of a call; false if its thread lives or another holds it.
+bool heap_claim(struct heap *heap);
+void heap_unclaim(struct heap *heap);
+// All heaps ever made, linked by next.
+struct heap *heap_first(void);
+// Gives back everything that can be given back now: collects all remote frees, releases empty pages, purges free spans.
+void heap_trim(struct heap *heap);
+
+#endif

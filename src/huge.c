@@ -1,0 +1,52 @@
+// See huge.h.
+#include "huge.h"
+
+#include "message.h"
+
+static bool too_large(size_t size) { return size > (size_t)rtm_arena.segments_most << SEGMENT_SHIFT; }
+static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
+
+static void *start(struct span *run, uint32_t granules) {
+  run->block_size = granules;
+  run->reciprocal = 0;
+  span_set_tag(run, TAG_HUGE);
+  rtm_window.table[run->granule] = span_index(run);
+  return span_start(run);
+}
+
+void *huge_malloc(size_t size, size_t alignment, bool *zero) {
+  if (too_large(size) || too_large(alignment)) return NULL;
+  uint32_t unit = alignment > SEGMENT_SIZE ? (uint32_t)(alignment >> SEGMENT_SHIFT) : 1;
+  uint32_t granules = granules_for(size ? size : 1);
+  struct span *run = arena_take_run(granules, unit, zero);
+  return run ? start(run, granules) : NULL;
+}
+
+void huge_free(struct span *span, void *block) {
+  if (RTM_UNLIKELY(block != span_start(span))) message_misuse(block, "invalid free", "the pointer lies inside a block");
+  if (RTM_UNLIKELY(__atomic_exchange_n(&span->tag, TAG_NONE, __ATOMIC_RELAXED) != TAG_HUGE))
+    message_misuse(block, "double free", "another thread freed the block at the same time");
+  rtm_window.table[span->granule] = 0;
+  arena_give_run(span);
+}
+
+void *huge_resize(struct span *span, size_t size) {
+  if (too_large(size)) return NULL;
+  uint32_t granules = granules_for(size), had = span->block_size;
+  if (arena_resize_run(span, granules)) {
+    span->block_size = granules;
+    if (granules < had && rtm_arena.purge != PURGE_NEVER) {
+      // What is left of the last segment goes back too.
+      uint32_t end = span->length * SEGMENT_GRANULES;
+      if (end > had) end = had;
+      if (end > granules) os_purge((uintptr_t)granule_address(span->granule + granules), (size_t)(end - granules) << GRANULE_SHIFT);
+    }
+    return span_start(span);
+  }
+  if (granules <= had) return NULL;
+  uint32_t granule = span->granule;
+  struct span *moved = arena_move_run(span, granules);
+  if (!moved) return NULL;
+  rtm_window.table[granule] = 0;
+  return start(moved, granules);
+}

@@ -1,0 +1,22 @@
+// Medium blocks: above BLOCK_MAX, up to a segment; each is a span of its own. Layer: above segment, hint.
+// Called by alloc and remote.
+#ifndef RTM_MEDIUM_H
+#define RTM_MEDIUM_H
+
+#include "heap.h"
+
+#define MEDIUM_MAX ((size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT)
+
+// A block of `size` bytes (1..MEDIUM_MAX) whose address is a multiple of `alignment` (a power of two, at most 2 MiB);
+// NULL if out of memory, or if size and alignment together need more than a segment. O(1).
+void *medium_malloc(struct heap *heap, size_t size, size_t alignment, bool *zero);
+void medium_free(struct heap *heap, struct span *span, void *block);
+// The span's hint was raised: frees it if another thread has freed the block.
+void medium_collect(struct heap *heap, struct span *span);
+// Changes the size in place; false (and unchanged) if that is impossible.
+bool medium_resize(struct heap *heap, struct span *span, size_t size);
+
+// Frees a block of this heap, which the caller owns or has claimed: page or medium, whatever its state. O(1).
+void local_free(struct heap *heap, struct span *span, void *block);
+
+#endif

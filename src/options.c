@@ -1,0 +1,96 @@
+// See options.h.
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "message.h"
+
+struct options rtm_options = {.limit = SIZE_MAX};
+
+extern char **environ;
+
+// The environment before libc has set `environ`, which is possible when another library's loader code allocates.
+static char early[16384];
+
+static const char *find_in(const char *entry, const char *name, size_t length) {
+  return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
+}
+
+static const char *get(const char *name) {
+  size_t length = strlen(name);
+  if (environ) {
+    for (char **entry = environ; *entry; entry++) {
+      const char *value = find_in(*entry, name, length);
+      if (value) return value;
+    }
+    return NULL;
+  }
+  if (!early[0] && os_read_file("/proc/self/environ", early, sizeof early - 2) <= 0) return NULL;
+  for (const char *entry = early; *entry; entry += strlen(entry) + 1) {
+    const char *value = find_in(entry, name, length);
+    if (value) return value;
+  }
+  return NULL;
+}
+
+// A number of bytes with an optional unit: 4096, 64k, 10M, 2GiB. False if it is none.
+static bool parse_bytes(const char *text, size_t *bytes) {
+  uint64_t value = 0;
+  if (*text < '0' || *text > '9') return false;
+  for (; *text >= '0' && *text <= '9'; text++)
+    if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
+      return false;
+  static const char units[] = "kKmMgGtT";
+  const char *unit = *text ? strchr(units, *text) : NULL;
+  if (unit) {
+    if (__builtin_mul_overflow(value, UINT64_C(1) << (10 * (1 + (unit - units) / 2)), &value)) return false;
+    text++;
+    if (strcmp(text, "iB") == 0 || strcmp(text, "B") == 0) text = "";
+  }
+  *bytes = value;
+  return *text == 0;
+}
+
+static void read_bytes(const char *name, size_t *bytes) {
+  const char *value = get(name);
+  if (value && *value && !parse_bytes(value, bytes))
+    message_warn(name, value, "expected a number of bytes such as 4096, 64k, 100M or 2G; the option is left out");
+}
+
+static void read_flag(const char *name, bool *flag) {
+  const char *value = get(name);
+  if (!value || !*value) return;
+  if (strcmp(value, "1") == 0)
+    *flag = true;
+  else if (strcmp(value, "0") != 0)
+    message_warn(name, value, "expected 0 or 1; the option is left out");
+}
+
+void options_read(void) {
+  struct options *o = &rtm_options;
+  const char *value = get("RTMALLOC_PURGE");
+  if (value && *value) {
+    if (strcmp(value, "eager") == 0)
+      o->purge = PURGE_EAGER;
+    else if (strcmp(value, "never") == 0)
+      o->purge = PURGE_NEVER;
+    else if (strcmp(value, "lazy") != 0)
+      message_warn("RTMALLOC_PURGE", value, "expected eager, lazy or never; lazy is used");
+  }
+  read_bytes("RTMALLOC_LIMIT", &o->limit);
+  read_bytes("RTMALLOC_RESERVE", &o->reserve);
+  read_flag("RTMALLOC_VERBOSE", &o->verbose);
+  value = get("RTMALLOC_REPORT");
+  if (value && strlen(value) < sizeof o->report)
+    strcpy(o->report, value);
+  else if (value)
+    message_warn("RTMALLOC_REPORT", value, "the file name is too long; no report is written");
+  o->count = o->verbose || o->report[0];
+}
+
+void options_apply(void) {
+  if (rtm_options.reserve && !arena_reserve(rtm_options.reserve))
+    message_warn("RTMALLOC_RESERVE", get("RTMALLOC_RESERVE"),
+                 "the system or RTMALLOC_LIMIT does not give that much memory; nothing is reserved");
+}

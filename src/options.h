@@ -1,0 +1,23 @@
+// Options, read once from the environment. Layer: above message. The names are in include/rtmalloc.h.
+#ifndef RTM_OPTIONS_H
+#define RTM_OPTIONS_H
+
+#include "arena.h"
+
+struct options {
+  enum purge purge;    // RTMALLOC_PURGE
+  size_t limit;        // RTMALLOC_LIMIT, bytes; SIZE_MAX: none
+  size_t reserve;      // RTMALLOC_RESERVE, bytes
+  bool verbose;        // RTMALLOC_VERBOSE
+  char report[4096];   // RTMALLOC_REPORT, a file name; empty: none
+  bool count;          // operations are counted: verbose or report
+};
+extern struct options rtm_options;
+
+// Reads the environment; needs no memory and no constructor. A value that cannot be understood is reported in a line on
+// stderr and left out.
+void options_read(void);
+// Carries out what needs the arena (the reserve).
+void options_apply(void);
+
+#endif

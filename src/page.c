@@ -1,0 +1,264 @@
+// See page.h; the equations of a page are in span.h.
+#include "page.h"
+
+#include "remote.h"
+#include "segment.h"
+
+// ---- the table ----
+
+// Writes the page's entries in the table, without a loop: overlapping stores of four. `length` <= 32.
+static void set_table(const struct span *page, uint32_t value) {
+  typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+  uint32_t *table = rtm_window.table + page->granule;
+  uint32_t n = page->length;
+  four values = {value, value, value, value};
+  _Static_assert(PAGE_GRANULES_MAX == 32, "eight stores of four reach from both ends");
+  if (n < 4) {
+    table[0] = value;
+    table[n >> 1] = value;
+    table[n - 1] = value;
+    return;
+  }
+  *(four *)table = values;
+  *(four *)(table + n - 4) = values;
+  if (n <= 8) return;
+  *(four *)(table + 4) = values;
+  *(four *)(table + n - 8) = values;
+  if (n <= 16) return;
+  *(four *)(table + 8) = values;
+  *(four *)(table + 12) = values;
+  *(four *)(table + n - 12) = values;
+  *(four *)(table + n - 16) = values;
+}
+
+// ---- queues ----
+
+static void enqueue(struct heap *heap, struct span *page) {
+  struct page_queue *queue = &heap->queue[page->kind];
+  uint32_t index = span_index(page);
+  page->next = 0;
+  page->prev = queue->tail;
+  if (queue->tail)
+    span_at(queue->tail)->next = index;
+  else
+    queue->head = index;
+  queue->tail = index;
+}
+
+static void dequeue(struct heap *heap, struct span *page) {
+  struct page_queue *queue = &heap->queue[page->kind];
+  if (page->next)
+    span_at(page->next)->prev = page->prev;
+  else
+    queue->tail = page->prev;
+  if (page->prev)
+    span_at(page->prev)->next = page->next;
+  else
+    queue->head = page->next;
+}
+
+static bool is_current(const struct heap *heap, const struct span *page) { return heap->page[page->kind] == page; }
+static bool is_full(struct span *page) { return span_tag(page) & TAG_SLOW; }
+
+// ---- a page's life ----
+
+static struct span *page_new(struct heap *heap, unsigned class) {
+  const struct class_shape *shape = &rtm_shape[class];
+  // Page size follows demand: doubled with each page of the class, five times at most.
+  enum { DOUBLINGS_MOST = 5 };
+  uint32_t length = (uint32_t)shape->granules_first << (heap->pages[class] < DOUBLINGS_MOST ? heap->pages[class] : DOUBLINGS_MOST);
+  if (length > shape->granules_most) length = shape->granules_most;
+  bool zero;
+  struct span *page = segment_take_span(heap, length, &zero);
+  if (!page) return NULL;
+  if (RTM_UNLIKELY(!hint_attach(&heap->hints[class], &heap->pending[class / 64], class % 64, page))) {
+    segment_give_span(heap, page, zero ? 0 : page->length);
+    return NULL;
+  }
+  page->free = NULL;
+  page->stash = 0;
+  page->used = 0;
+  page->block_size = shape->block_size;
+  page->reciprocal = shape->reciprocal;
+  page->fresh = 0;
+  page->kind = (uint8_t)class;
+  page->retired = 0;
+  span_set_tag(page, (uintptr_t)heap);
+  // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
+  set_table(page, span_index(page));
+  heap->pages[class]++;
+  return page;
+}
+
+// The page is empty and in no list.
+static void page_release(struct heap *heap, struct span *page) {
+  uint32_t class = page->kind;
+  uint32_t touched = (uint32_t)(((size_t)page->fresh * page->block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) page->private[w] = 0;
+  hint_detach(&heap->hints[class], page);
+  set_table(page, 0);
+  heap->pages[class]--;
+  segment_give_span(heap, page, touched);
+}
+
+// An empty page is not released at once: the last few wait, in case that their class needs them again (mimalloc's
+// retired pages, in constant time).
+void page_emptied(struct heap *heap, struct span *page) {
+  if (is_current(heap, page) || page->retired) return;
+  uint32_t at = heap->retired_at, overtaken = heap->retired[at];
+  page->retired = 1;
+  heap->retired[at] = span_index(page);
+  heap->retired_at = (at + 1) % RETIRED_PAGES;
+  if (!overtaken) return;
+  page = span_at(overtaken);
+  page->retired = 0;
+  if (page->used || is_current(heap, page)) return;
+  dequeue(heap, page);
+  page_release(heap, page);
+}
+
+void page_free_full(struct heap *heap, struct span *page, void *block) {
+  *(void **)block = NULL;
+  page->free = block;
+  page->used--;
+  span_set_tag(page, (uintptr_t)heap);
+  enqueue(heap, page);
+  if (!page->used) page_emptied(heap, page);
+}
+
+// ---- blocks ----
+
+// Fresh blocks: one, or eight at once if they are small; the others are linked. A constant number (RT-Mimalloc, section
+// VI.C), and none of them reaches further than a page of the system.
+static void *page_extend(struct span *page) {
+  enum { SMALL = 512, BATCH = 8 };
+  _Static_assert(SMALL * BATCH <= GRANULE_SIZE, "a batch touches little memory");
+  uint32_t left = page_blocks(page) - page->fresh, size = page->block_size;
+  if (!left) return NULL;
+  char *block = page_block(page, page->fresh);
+  page->used++;
+  if (size > SMALL || left < BATCH) {
+    page->fresh++;
+    return block;
+  }
+  page->fresh += BATCH;
+  char *link = block + size;
+  page->free = link;
+  for (unsigned i = 2; i < BATCH; i++, link += size) *(void **)link = link + size;
+  *(void **)link = NULL;
+  return block;
+}
+
+bool page_collect(struct span *page) {
+  uint64_t any = 0;
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) {
+    if (!atomic_load_explicit(&page->remote[w], memory_order_relaxed)) continue;
+    // Acquire: what the freeing thread did with the block comes before its next use.
+    uint64_t bits = atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
+    page->private[w] |= bits;
+    page->used -= bits_count(bits);
+    any |= bits;
+  }
+  return any != 0;
+}
+
+static bool has_remote(struct span *page) {
+  uint64_t any = 0;
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= atomic_load_explicit(&page->remote[w], memory_order_relaxed);
+  return any != 0;
+}
+
+// Moves the first word of private blocks to the stash.
+static bool refill_stash(struct span *page) {
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) {
+    if (!page->private[w]) continue;
+    page->stash = page->private[w];
+    page->stash_word = w & 3;
+    page->private[w] = 0;
+    return true;
+  }
+  return false;
+}
+
+// A block of the page, from wherever it has one: list, stash, private, remote, fresh; NULL if it is full.
+static void *page_take(struct span *page) {
+  void *block = page->free;
+  if (block) {
+    page->free = *(void **)block;
+    page->used++;
+    return block;
+  }
+  if (!page->stash && !refill_stash(page)) {
+    if (!page->used || !has_remote(page)) return page_extend(page);
+    hint_lower(page->hint);
+    page_collect(page);
+    refill_stash(page);
+  }
+  unsigned bit = bits_lowest(page->stash);
+  page->stash &= page->stash - 1;
+  page->used++;
+  return page_block(page, page->stash_word * 64u + bit);
+}
+
+void page_settle(struct heap *heap, struct span *page) {
+  if (is_current(heap, page)) return;
+  if (is_full(page)) {
+    span_set_tag(page, (uintptr_t)heap);
+    enqueue(heap, page);
+  }
+  if (!page->used) page_emptied(heap, page);
+}
+
+// A page of the class with free blocks; NULL if out of memory.
+static struct span *find_page(struct heap *heap, unsigned class) {
+  uint32_t queued = heap->queue[class].head;
+  if (queued) {
+    dequeue(heap, span_at(queued));
+    return span_at(queued);
+  }
+  // A hint may have come late, after its page was collected: a few of them are passed over.
+  enum { LATE_HINTS = 3 };
+  for (unsigned attempt = 0; attempt < LATE_HINTS; attempt++) {
+    struct span *page = hint_take(&heap->hints[class]);
+    if (!page || !page_collect(page)) continue;
+    span_set_tag(page, (uintptr_t)heap);  // it was full, as nothing is queued
+    return page;
+  }
+  remote_collect(heap);
+  return page_new(heap, class);
+}
+
+void *page_malloc(struct heap *heap, unsigned class) {
+  struct span *page = heap->page[class];
+  void *block = page_take(page);
+  if (RTM_LIKELY(block != NULL)) return block;
+  // Full: no list has it until a block comes back.
+  if (page != &rtm_no_page) span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
+  heap->page[class] = &rtm_no_page;
+  page = find_page(heap, class);
+  if (!page) return NULL;
+  heap->page[class] = page;
+  return page_take(page);
+}
+
+void page_release_empty(struct heap *heap) {
+  for (unsigned i = 0; i < RETIRED_PAGES; i++) {
+    uint32_t index = heap->retired[i];
+    if (index) span_at(index)->retired = 0;
+    heap->retired[i] = 0;
+  }
+  for (unsigned class = 1; class <= CLASSES; class++) {
+    struct span *page = heap->page[class];
+    if (page != &rtm_no_page && !page->used) {
+      heap->page[class] = &rtm_no_page;
+      page_release(heap, page);
+    }
+    for (uint32_t next, index = heap->queue[class].head; index; index = next) {
+      page = span_at(index);
+      next = page->next;
+      if (page->used) continue;
+      dequeue(heap, page);
+      page_release(heap, page);
+    }
+  }
+}

@@ -1,0 +1,86 @@
+// See process.h.
+#include "process.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "arena.h"
+#include "heap.h"
+#include "options.h"
+#include "stats.h"
+
+enum { STARTED_NOT, STARTED_MEMORY, STARTED_ALL };
+static struct os_lock start_lock;
+static _Atomic int started;
+static pthread_key_t thread_key;
+
+void heap_lock_for_fork(void);
+void heap_unlock_after_fork(void);
+
+// ---- fork: both locks are held across it. The child has the one thread that called fork; the heaps of the others
+// stay owned for ever, so that nobody adopts what may be half-changed, and frees into them are remote. ----
+
+static void before_fork(void) {
+  heap_lock_for_fork();
+  os_lock_acquire(&rtm_arena.lock);
+}
+
+static void after_fork_in_parent(void) {
+  os_lock_release(&rtm_arena.lock);
+  heap_unlock_after_fork();
+}
+
+static void after_fork_in_child(void) {
+  after_fork_in_parent();
+  stats_after_fork();
+}
+
+// ---- threads ----
+
+// Other destructors may still run after this one: until then the thread has no heap, or takes one again, and this is
+// called again.
+static void thread_exits(void *heap) {
+  rtm_heap = &rtm_no_heap;
+  rtm_fast_heap = &rtm_no_heap;
+  heap_leave(heap);
+}
+
+void process_watch_thread(void) {
+  // Not during the start: pthread_setspecific needs the key, and may itself allocate.
+  if (atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL) pthread_setspecific(thread_key, rtm_heap);
+}
+
+bool process_fast_paths(void) { return !rtm_options.count; }
+
+// ---- start ----
+
+static bool start_memory(void) {
+  size_class_init();
+  options_read();
+  return arena_init(rtm_options.purge, rtm_options.limit);
+}
+
+bool process_init(void) {
+  if (RTM_LIKELY(atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL)) return true;
+  // A thread that allocates while it starts the rest comes here again: memory is there by then.
+  static _Thread_local bool starting __attribute__((tls_model("initial-exec")));
+  if (starting) return true;
+  os_lock_acquire(&start_lock);
+  bool good = true;
+  if (atomic_load_explicit(&started, memory_order_relaxed) == STARTED_NOT) {
+    good = start_memory();
+    if (good) {
+      atomic_store_explicit(&started, STARTED_MEMORY, memory_order_release);
+      starting = true;
+      pthread_key_create(&thread_key, thread_exits);
+      pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+      options_apply();
+      starting = false;
+      atomic_store_explicit(&started, STARTED_ALL, memory_order_release);
+      if (rtm_heap != &rtm_no_heap) process_watch_thread();
+    }
+  }
+  os_lock_release(&start_lock);
+  return good;
+}

@@ -1,0 +1,36 @@
+// Fills the size class tables; see size_class.h for the equations.
+#include "size_class.h"
+
+uint8_t rtm_class_of[BLOCK_MAX / BLOCK_ALIGNMENT + 1];
+struct class_shape rtm_shape[CLASSES + 1];
+
+static uint32_t class_size(unsigned class) {
+  if (class <= LINEAR_CLASSES) return class * BLOCK_ALIGNMENT;
+  unsigned i = class - LINEAR_CLASSES - 1;
+  return (CLASSES_PER_DOUBLING + 1 + i % CLASSES_PER_DOUBLING) << (BLOCK_SHIFT + i / CLASSES_PER_DOUBLING);
+}
+
+static unsigned granules_for(size_t bytes) { return (unsigned)((bytes + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
+
+static unsigned min_unsigned(unsigned a, unsigned b) { return a < b ? a : b; }
+
+// A first page holds four blocks, so that a program with little memory does not pay a full page for each class; a
+// full-grown page has PAGE_BLOCKS_MAX blocks or 64 KiB, and 128 KiB for blocks above 4 KiB.
+static void shape_class(struct class_shape *shape, uint32_t size) {
+  enum { FIRST_BLOCKS = 4, SMALL_PAGE = 64 << 10, LARGE_PAGE = PAGE_GRANULES_MAX * GRANULE_SIZE };
+  size_t page = size <= GRANULE_SIZE ? SMALL_PAGE : LARGE_PAGE;
+  size_t blocks = min_unsigned(PAGE_BLOCKS_MAX, (unsigned)(page / size));
+  shape->block_size = size;
+  shape->reciprocal = (uint32_t)((UINT64_C(1) << 32) / size) + 1;
+  shape->granules_most = (uint8_t)granules_for(blocks * size);
+  shape->granules_first = (uint8_t)min_unsigned(granules_for(FIRST_BLOCKS * (size_t)size), shape->granules_most);
+}
+
+void size_class_init(void) {
+  unsigned index = 0;
+  for (unsigned class = 1; class <= CLASSES; class++) {
+    uint32_t size = class_size(class);
+    shape_class(&rtm_shape[class], size);
+    for (; index <= size >> BLOCK_SHIFT; index++) rtm_class_of[index] = (uint8_t)class;
+  }
+}

@@ -1,0 +1,147 @@
+// The span: a run of granules, and the table that leads from any pointer to its span. Layer: above size_class.
+// Used by every layer above; nothing here calls anything.
+//
+//   window   [base ............................................................ base + segments * 4 MiB)
+//   segment   | 4 MiB | 4 MiB | ...          spans never cross a segment, except huge blocks
+//   granule   4 KiB;  table[granule] = index of the span that starts, ends, or (pages) lies there; 0: none
+//   span      descriptor of 128 bytes, apart from the blocks
+//
+// All memory that blocks live in lies in one window of addresses, of which only what is needed is mapped. Two arrays
+// run beside it: the table (4 bytes a granule) and the descriptors (1024 of 128 bytes a segment). Once mapped, neither
+// is ever unmapped or given another type: a thread that is late with a hint may write to it at any time (remote.h).
+#ifndef RTM_SPAN_H
+#define RTM_SPAN_H
+
+#include <stdatomic.h>
+
+#include "size_class.h"
+
+enum {
+  SEGMENT_SHIFT = 22,
+  SEGMENT_GRANULES = 1 << (SEGMENT_SHIFT - GRANULE_SHIFT),  // 1024
+  MEDIUM_GRANULES_MAX = SEGMENT_GRANULES,                   // a medium block fits in a segment
+  SPAN_SHIFT = 7,
+  SPAN_SIZE = 1 << SPAN_SHIFT,
+  REMOTE_WORDS = PAGE_BLOCKS_MAX / 64,
+};
+#define SEGMENT_SIZE ((size_t)1 << SEGMENT_SHIFT)
+
+// What a span is. Pages have their size class as kind.
+enum span_kind {
+  SPAN_NONE = 0,  // descriptor not in use
+  SPAN_MEDIUM = CLASSES + 1,
+  SPAN_HUGE,
+  SPAN_FREE,
+};
+
+// Values of `tag` that are no heap. A heap's address is a multiple of 64.
+enum {
+  TAG_NONE = 0,         // free or unused span: nothing to free here
+  TAG_HUGE = 2,         // a huge block: belongs to the arena
+  TAG_LAST_SPECIAL = 2,
+  TAG_SLOW = 1,         // bit: this heap's, but a local free must take the slow path (full page, medium block)
+};
+
+// The equations of a page, when no other thread is inside remote_free:
+//   blocks = min(256, length * 4096 / block_size)
+//   blocks = used + |free list| + |stash| + |private| + (blocks - fresh)
+//   `used` counts the blocks that the program holds and those in `remote`, not yet collected.
+// A page is in one of three states:
+//   current  heap->page[kind] == this    tag == heap
+//   queued   in heap->queue[kind]        tag == heap, and it has a free, private or fresh block
+//   full     in no list                  tag == heap | TAG_SLOW; free == NULL, stash == private == 0, fresh == blocks
+struct span {
+  // First cache line. Written by the owner only; other threads read tag, reciprocal, block_size, granule and hint of
+  // spans in which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
+  void *free;             // page: last-in first-out list through the first word of each free block
+  uintptr_t tag;          // owner; accessed by span_tag and span_set_tag
+  uint64_t stash;         // page: free blocks of private word `stash_word`, taken from here one by one
+  uintptr_t hint;         // page, medium: leaf of the heap's hint tree | bit in it (hint.h)
+  uint32_t used;          // page, medium: blocks in use; free span: dirty granules
+  uint32_t block_size;    // page: bytes of a block; medium: bytes; huge: granules that the caller may use
+  uint32_t reciprocal;    // page: see class_shape; otherwise 0
+  uint32_t granule;       // first granule, counted from the window's base
+  uint32_t length;        // granules; runs of segments (huge or free in the arena): segments
+  uint32_t next, prev;    // span indices: queue of pages, or TLSF list
+  uint16_t fresh;         // page: blocks [fresh, blocks) have never been handed out or linked
+  uint8_t kind;           // enum span_kind, or the size class of a page
+  uint8_t stash_word : 2; //
+  uint8_t retired : 1;    // page: waits in heap->retired
+  // Second cache line. `remote` is written by any thread, `private` by the owner.
+  _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
+  uint64_t private[REMOTE_WORDS];         // the same, collected by the owner
+};
+_Static_assert(sizeof(struct span) == SPAN_SIZE, "a span is two cache lines");
+_Static_assert(offsetof(struct span, remote) == 64, "remote frees have a line of their own");
+_Static_assert(PAGE_BLOCKS_MAX == 64 * REMOTE_WORDS, "a bit for each block");
+_Static_assert(SPAN_FREE < 256, "kind is a byte");
+
+// A segment's own record; it takes the place of the second span descriptor of each segment.
+struct segment {
+  struct heap *heap;     // owner; NULL: the arena
+  uint32_t unused;       // span index: stack of released descriptors, linked by next
+  uint16_t first_unused; // descriptors [first_unused, 1024) have never been used
+  uint16_t mapped;       // granules [0, mapped) of the segment are mapped
+  uint16_t usable;       // 0: the address range belongs to someone else
+  uint16_t state;        // enum segment_state (arena.c)
+  uint32_t next;         // segment index: stack of single free segments
+  uint32_t run;          // last segment of a free run: its first segment
+};
+_Static_assert(sizeof(struct segment) <= SPAN_SIZE, "a segment's record takes a descriptor's place");
+
+enum {
+  RUN_SLOT = 0,         // descriptor of the run of segments that starts here; segment 0's is the null span
+  SEGMENT_SLOT = 1,     // struct segment
+  FIRST_SPAN_SLOT = 2,
+};
+
+struct window {
+  uintptr_t base;
+  size_t granules;  // granules of all segments known so far, whether mapped or not; grows, never shrinks
+  uint32_t *table;
+  char *spans;
+};
+// Set before the first heap exists. base, table and spans never change after that.
+extern struct window rtm_window;
+
+RTM_INLINE size_t window_granule(const void *address) {
+  return ((uintptr_t)address - rtm_window.base) >> GRANULE_SHIFT;
+}
+RTM_INLINE struct span *span_at(uint32_t index) {
+  return (struct span *)(rtm_window.spans + ((size_t)index << SPAN_SHIFT));
+}
+RTM_INLINE uint32_t span_index(const struct span *span) {
+  return (uint32_t)((size_t)((const char *)span - rtm_window.spans) >> SPAN_SHIFT);
+}
+RTM_INLINE char *granule_address(uint32_t granule) {
+  return (char *)(rtm_window.base + ((uintptr_t)granule << GRANULE_SHIFT));
+}
+RTM_INLINE char *span_start(const struct span *span) { return granule_address(span->granule); }
+
+RTM_INLINE uint32_t segment_of_granule(uint32_t granule) { return granule >> (SEGMENT_SHIFT - GRANULE_SHIFT); }
+RTM_INLINE struct span *segment_slot(uint32_t segment, uint32_t slot) {
+  return span_at(segment * SEGMENT_GRANULES + slot);
+}
+RTM_INLINE struct segment *segment_at(uint32_t segment) {
+  return (struct segment *)segment_slot(segment, SEGMENT_SLOT);
+}
+
+// The span that `address` lies in (pages) or starts or ends; the null span (kind SPAN_NONE, tag TAG_NONE) if there is
+// none. The address is in the window: window_granule(address) < rtm_window.granules. 6 instructions.
+RTM_INLINE struct span *span_of(size_t granule) { return span_at(rtm_window.table[granule]); }
+
+RTM_INLINE uintptr_t span_tag(struct span *span) {
+  // Relaxed: whoever frees a block has got it from its owner, and only the TAG_SLOW bit may change meanwhile.
+  return RTM_READ_RELAXED(span->tag);
+}
+RTM_INLINE void span_set_tag(struct span *span, uintptr_t tag) {
+  __atomic_store_n(&span->tag, tag, __ATOMIC_RELAXED);
+}
+RTM_INLINE bool span_is_page(const struct span *span) { return span->kind - 1u < CLASSES; }
+
+RTM_INLINE uint32_t page_blocks(const struct span *page) {
+  uint32_t fit = (uint32_t)((((uint64_t)page->length << GRANULE_SHIFT) * page->reciprocal) >> 32);
+  return fit < PAGE_BLOCKS_MAX ? fit : PAGE_BLOCKS_MAX;
+}
+
+#endif
