@@ -12,6 +12,11 @@ enum segment_state {
 struct window rtm_window;
 struct arena rtm_arena;
 
+enum {
+  SMALL_PROGRAM = 4,  // segments in use: up to here, segments are mapped in steps
+  FIRST_STEP = 64,    // granules: the first of them
+};
+
 #define SPANS_SIZE ((size_t)SEGMENT_GRANULES * SPAN_SIZE)
 #define TABLE_SIZE ((size_t)SEGMENT_GRANULES * sizeof(uint32_t))
 _Static_assert(TABLE_SIZE == GRANULE_SIZE, "a segment's part of the table is one page of the system");
@@ -76,7 +81,6 @@ static void unmap_segment(uint32_t segment) {
 
 bool arena_map(uint32_t segment, uint32_t granules) {
   // Small programs, and programs whose memory is locked, pay for little more than they use; others for one call.
-  enum { SMALL_PROGRAM = 4, FIRST_STEP = 64 };
   struct segment *s = segment_at(segment);
   uint32_t want = SEGMENT_GRANULES;
   if (rtm_arena.segments_in_use < SMALL_PROGRAM) {
@@ -179,10 +183,10 @@ static void run_release(uint32_t first, uint32_t segments) {
   tlsf_insert(&rtm_arena.runs, run_make(first, segments));
 }
 
-static void singles_to_runs(uint32_t *stack) {
-  while (*stack) {
-    uint32_t segment = *stack;
-    *stack = segment_at(segment)->next;
+static void singles_to_runs(void) {
+  while (rtm_arena.singles) {
+    uint32_t segment = rtm_arena.singles;
+    rtm_arena.singles = segment_at(segment)->next;
     segment_at(segment)->state = SEGMENT_OUT;
     run_release(segment, 1);
   }
@@ -216,9 +220,8 @@ static bool describe(uint32_t end) {
 static uint32_t run_find(uint32_t segments) {
   struct arena *a = &rtm_arena;
   struct span *run = tlsf_take(&a->runs, segments);
-  if (!run && segments > 1 && (a->singles_mapped || a->singles_bare)) {
-    singles_to_runs(&a->singles_mapped);
-    singles_to_runs(&a->singles_bare);
+  if (!run && segments > 1 && a->singles) {
+    singles_to_runs();
     run = tlsf_take(&a->runs, segments);
   }
   if (!run) {
@@ -244,52 +247,74 @@ static uint32_t run_mapped(uint32_t first, uint32_t segments) {
   return mapped;
 }
 
-// ---- what stays mapped ----
+// ---- free segments that stay mapped; the lock is held ----
 
-// Free memory that stays mapped: a quarter of what is in use, so that a program in a steady state makes no system
-// calls, and one that shrinks gives back. The reserve stays in any case.
-static bool retain(uint32_t granules) {
+static void retain(uint32_t segment) {
   struct arena *a = &rtm_arena;
-  uint32_t after = a->granules_retained + granules;
-  if (a->purge == PURGE_NEVER || after <= a->granules_reserved) return true;
-  return a->purge == PURGE_LAZY && after <= a->segments_in_use * (SEGMENT_GRANULES / 4);
+  struct segment *s = segment_at(segment);
+  if (!s->mapped) return;
+  a->granules_retained += s->mapped;
+  s->newer = 0;
+  s->older = a->retained_newest;
+  if (s->older)
+    segment_at(s->older)->newer = segment;
+  else
+    a->retained_oldest = segment;
+  a->retained_newest = segment;
+}
+
+static void unretain(uint32_t segment) {
+  struct arena *a = &rtm_arena;
+  struct segment *s = segment_at(segment);
+  if (!s->mapped) return;
+  a->granules_retained -= s->mapped;
+  if (s->newer)
+    segment_at(s->newer)->older = s->older;
+  else
+    a->retained_newest = s->older;
+  if (s->older)
+    segment_at(s->older)->newer = s->newer;
+  else
+    a->retained_oldest = s->newer;
+}
+
+// A quarter of what huge blocks use may stay mapped, so that a program in a steady state makes no system calls, and one
+// that shrinks gives back; and a segment in any case, as heaps keep what they need themselves (segment.c). The reserve
+// stays whatever the mode.
+static bool retains_too_much(void) {
+  struct arena *a = &rtm_arena;
+  uint32_t retained = a->granules_retained;
+  if (a->purge == PURGE_NEVER || retained <= a->granules_reserved) return false;
+  uint32_t most = a->segments_huge > 4 ? a->segments_huge * (SEGMENT_GRANULES / 4) : SEGMENT_GRANULES;
+  return a->purge == PURGE_EAGER || retained > most;
+}
+
+static void release_oldest(void) {
+  uint32_t segment = rtm_arena.retained_oldest;
+  unretain(segment);
+  unmap_segment(segment);
 }
 
 void arena_trim(void) {
   struct arena *a = &rtm_arena;
   os_lock_acquire(&a->lock);
-  singles_to_runs(&a->singles_mapped);
-  singles_to_runs(&a->singles_bare);
-  for (uint32_t first = 1; first < a->segments_known; first++) {
-    struct span *run = segment_slot(first, RUN_SLOT);
-    if (run->kind == SPAN_HUGE) first += run->length - 1;
-    if (run->kind != SPAN_FREE) continue;
-    for (uint32_t i = 0; i < run->length && a->granules_retained > a->granules_reserved; i++) {
-      a->granules_retained -= segment_at(first + i)->mapped;
-      unmap_segment(first + i);
-    }
-    first += run->length - 1;
-  }
+  while (a->granules_retained > a->granules_reserved) release_oldest();
   os_lock_release(&a->lock);
 }
 
 // ---- single segments ----
 
-static uint32_t stack_pop(uint32_t *stack) {
-  uint32_t segment = *stack;
-  if (segment) *stack = segment_at(segment)->next;
-  return segment;
-}
-
 static uint32_t take_one(void) {
   struct arena *a = &rtm_arena;
   os_lock_acquire(&a->lock);
-  uint32_t segment = stack_pop(&a->singles_mapped);
-  if (!segment) segment = stack_pop(&a->singles_bare);
-  if (!segment) segment = run_find(1);
+  uint32_t segment = a->singles;
+  if (segment)
+    a->singles = segment_at(segment)->next;
+  else
+    segment = run_find(1);
   if (segment) {
     a->segments_in_use++;
-    a->granules_retained -= segment_at(segment)->mapped;
+    unretain(segment);
     segment_at(segment)->state = SEGMENT_OUT;
   }
   os_lock_release(&a->lock);
@@ -307,11 +332,11 @@ uint32_t arena_take_segment(uint32_t *dirty) {
     s->unused = 0;
     if (s->mapped) return segment;
     bool taken;
-    uint32_t first = rtm_arena.segments_in_use <= 4 ? 64 : SEGMENT_GRANULES;
-    if (map_segment(segment, first, &taken)) return segment;
+    if (map_segment(segment, rtm_arena.segments_in_use <= SMALL_PROGRAM ? FIRST_STEP : SEGMENT_GRANULES, &taken))
+      return segment;
     if (taken) continue;  // someone else mapped this range: never to be used
     arena_trim();
-    if (map_segment(segment, 64, &taken)) return segment;
+    if (map_segment(segment, FIRST_STEP, &taken)) return segment;
     arena_give_segment(segment);
     return 0;
   }
@@ -322,14 +347,13 @@ void arena_give_segment(uint32_t segment) {
   struct arena *a = &rtm_arena;
   struct segment *s = segment_at(segment);
   s->heap = NULL;
-  if (!retain(s->mapped)) unmap_segment(segment);
   os_lock_acquire(&a->lock);
   a->segments_in_use--;
-  a->granules_retained += s->mapped;
-  uint32_t *stack = s->mapped ? &a->singles_mapped : &a->singles_bare;
+  retain(segment);
   s->state = SEGMENT_SINGLE;
-  s->next = *stack;
-  *stack = segment;
+  s->next = a->singles;
+  a->singles = segment;
+  if (retains_too_much()) release_oldest();
   os_lock_release(&a->lock);
 }
 
@@ -350,7 +374,8 @@ static struct span *take_run(uint32_t segments, uint32_t alignment) {
     run->length = segments;
     run->kind = SPAN_HUGE;
     a->segments_in_use += segments;
-    a->granules_retained -= run_mapped(first, segments);
+    a->segments_huge += segments;
+    for (uint32_t i = 0; i < segments; i++) unretain(first + i);
   }
   os_lock_release(&a->lock);
   return run;
@@ -390,7 +415,10 @@ struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
     if (taken) {
       // Part of it belongs to someone else: leave the bare segments out of use for good, give the others back.
       for (uint32_t i = 0, n = run->length, first = run_first(run); i < n; i++)
-        if (segment_at(first + i)->mapped) arena_give_segment(first + i);
+        if (segment_at(first + i)->mapped) {
+          rtm_arena.segments_huge--;
+          arena_give_segment(first + i);
+        }
       run->kind = SPAN_NONE;
       continue;
     }
@@ -404,12 +432,12 @@ struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
 
 static void give_segments(uint32_t first, uint32_t segments) {
   struct arena *a = &rtm_arena;
-  for (uint32_t i = 0; i < segments; i++)
-    if (!retain(segment_at(first + i)->mapped + run_mapped(first, i))) unmap_segment(first + i);
   os_lock_acquire(&a->lock);
   a->segments_in_use -= segments;
-  a->granules_retained += run_mapped(first, segments);
+  a->segments_huge -= segments;
+  for (uint32_t i = 0; i < segments; i++) retain(first + i);
   run_release(first, segments);
+  while (retains_too_much()) release_oldest();
   os_lock_release(&a->lock);
 }
 
@@ -444,8 +472,7 @@ static bool run_extend(struct span *run, uint32_t segments) {
   uint32_t end = run_first(run) + run->length, more = segments - run->length;
   os_lock_acquire(&a->lock);
   if (end < a->segments_known && segment_at(end)->state == SEGMENT_SINGLE) {
-    singles_to_runs(&a->singles_mapped);
-    singles_to_runs(&a->singles_bare);
+    singles_to_runs();
   }
   struct span *after = run_at(end);
   uint32_t have = after ? after->length : 0;
@@ -457,7 +484,8 @@ static bool run_extend(struct span *run, uint32_t segments) {
     }
     if (have > more) tlsf_insert(&a->runs, run_make(end + more, have - more));
     a->segments_in_use += more;
-    a->granules_retained -= run_mapped(end, more);
+    a->segments_huge += more;
+    for (uint32_t i = 0; i < more; i++) unretain(end + i);
     run->length = segments;
   }
   os_lock_release(&a->lock);

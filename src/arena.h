@@ -18,9 +18,11 @@ struct arena {
   uint32_t segments_known;     // segments [1, known) exist, whether mapped or not
   uint32_t segments_described; // segments [0, described) have their descriptors and table mapped
   uint32_t segments_most;      // the window's end
-  uint32_t singles_mapped, singles_bare;  // stacks, segment indices
+  uint32_t singles;            // stack, segment indices
+  uint32_t retained_newest, retained_oldest;  // list of free segments that are mapped
   struct tlsf runs;
   _Atomic uint32_t segments_in_use;    // owned by heaps or huge blocks; changed under the lock, read without
+  _Atomic uint32_t segments_huge;        // of these, by huge blocks
   _Atomic uint32_t granules_retained;  // mapped granules of free segments; the same
   uint32_t granules_reserved;  // RTMALLOC_RESERVE: retained whatever the purge mode
   enum purge purge;

@@ -28,7 +28,6 @@ struct heap {
   uint32_t pages[CLASSES + 1];            // pages of the class, full ones included
   struct tlsf spans;                      // free spans of all segments
   uint32_t segments;                      // owned
-  uint32_t spare;                         // a segment that is wholly free, not in `spans`; 0: none
   uint32_t live;                          // granules in pages and medium blocks
   uint32_t dirty;                         // granules of free spans that hold memory
   uint32_t retired[RETIRED_PAGES];        // span indices: pages that became empty, in order; released when overtaken

@@ -48,12 +48,7 @@ static struct span *split(struct span *span, uint32_t length) {
 
 // A fresh segment as one free span, not in the TLSF.
 static struct span *take_segment(struct heap *heap) {
-  uint32_t segment = heap->spare, dirty;
-  if (segment) {
-    heap->spare = 0;
-    return span_of((size_t)segment * SEGMENT_GRANULES);
-  }
-  segment = arena_take_segment(&dirty);
+  uint32_t dirty, segment = arena_take_segment(&dirty);
   if (!segment) return NULL;
   segment_at(segment)->heap = heap;
   heap->segments++;
@@ -88,14 +83,27 @@ static void purge(struct heap *heap, struct span *span) {
   span->used = 0;
 }
 
-// Free memory stays below a quarter of what is live, and a segment in any case.
+// Free memory that may be kept: a quarter of what is live, and a segment in any case. So a program in a steady state
+// makes no system calls, and one that shrinks gives back.
 static bool too_much_dirty(const struct heap *heap) {
   if (rtm_arena.purge == PURGE_LAZY) return heap->dirty > DIRTY_FLOOR && heap->dirty > heap->live / 4;
   return rtm_arena.purge == PURGE_EAGER;
 }
 
-static void keep_free(struct heap *heap, struct span *span) {
-  if (RTM_UNLIKELY(span->used >= PURGE_SPAN_LEAST && too_much_dirty(heap))) purge(heap, span);
+// There is too much: the span's memory goes back, and an older free segment, if there is one.
+static RTM_NOINLINE void shrink(struct heap *heap, struct span *span) {
+  struct tlsf_list whole = tlsf_list_of(SEGMENT_GRANULES);
+  uint32_t older = heap->spans.head[whole.f][whole.s];
+  if (older) {
+    struct span *segment = span_at(older);
+    tlsf_remove(&heap->spans, segment);
+    give_segment(heap, segment);
+  }
+  if (span->length == SEGMENT_GRANULES && heap->segments > 1) {
+    give_segment(heap, span);
+    return;
+  }
+  if (span->used >= PURGE_SPAN_LEAST) purge(heap, span);
   tlsf_insert(&heap->spans, span);
 }
 
@@ -123,6 +131,7 @@ struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
   }
   heap->dirty -= dirty;
   heap->live += span->length;
+  span->kind = SPAN_MEDIUM;  // in use, whatever the caller makes of it
   uint32_t end = span->granule % SEGMENT_GRANULES + span->length;
   if (RTM_UNLIKELY(end > own_segment(span)->mapped) && !arena_map(segment_of_granule(span->granule), end)) {
     segment_give_span(heap, span, dirty);
@@ -172,15 +181,10 @@ void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
     join(s, before, span);
     span = before;
   }
-  if (RTM_UNLIKELY(span->length == SEGMENT_GRANULES)) {
-    // The heap keeps one free segment, so that it does not come and go at a boundary.
-    if (!heap->spare && !too_much_dirty(heap))
-      heap->spare = segment_of_granule(span->granule);
-    else
-      give_segment(heap, span);
-    return;
-  }
-  keep_free(heap, span);
+  if (RTM_UNLIKELY(too_much_dirty(heap)))
+    shrink(heap, span);
+  else
+    tlsf_insert(&heap->spans, span);
 }
 
 void segment_shrink_span(struct heap *heap, struct span *span, uint32_t length, bool zero) {
@@ -193,6 +197,7 @@ void segment_shrink_span(struct heap *heap, struct span *span, uint32_t length, 
 struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, uint32_t dirty) {
   struct span *rest = split(span, skip);
   if (!rest) return NULL;
+  rest->kind = SPAN_MEDIUM;
   segment_give_span(heap, span, dirty);
   return rest;
 }
@@ -225,9 +230,9 @@ void segment_purge_all(struct heap *heap) {
     for (uint32_t s = 0; s < TLSF_SECOND; s++)
       for (uint32_t i = heap->spans.head[f][s]; i; i = span_at(i)->next)
         if (span_at(i)->used) purge(heap, span_at(i));
-  if (heap->spare) {
-    struct span *span = span_of((size_t)heap->spare * SEGMENT_GRANULES);
-    heap->spare = 0;
-    give_segment(heap, span);
+  struct tlsf_list whole = tlsf_list_of(SEGMENT_GRANULES);
+  for (uint32_t i; (i = heap->spans.head[whole.f][whole.s]) != 0;) {
+    tlsf_remove(&heap->spans, span_at(i));
+    give_segment(heap, span_at(i));
   }
 }

@@ -82,10 +82,10 @@ struct segment {
   uint32_t unused;       // span index: stack of released descriptors, linked by next
   uint16_t first_unused; // descriptors [first_unused, 1024) have never been used
   uint16_t mapped;       // granules [0, mapped) of the segment are mapped
-  uint16_t usable;       // 0: the address range belongs to someone else
-  uint16_t state;        // enum segment_state (arena.c)
+  uint32_t state;        // enum segment_state (arena.c)
   uint32_t next;         // segment index: stack of single free segments
   uint32_t run;          // last segment of a free run: its first segment
+  uint32_t older, newer; // segment indices: list of free segments that are mapped
 };
 _Static_assert(sizeof(struct segment) <= SPAN_SIZE, "a segment's record takes a descriptor's place");
 

@@ -1,0 +1,158 @@
+// Checks every invariant of a heap (rtm_check); the equations are in span.h, tlsf.h and heap.h. Layer: above page.
+// Linear in the heap; used by the tests, by fuzzing, and by the debug variant as it runs.
+#include "check.h"
+
+#include "heap.h"
+#include "page.h"
+#include "rtmalloc.h"
+
+#define REQUIRE(condition, sentence)    \
+  do {                                  \
+    if (!(condition)) return sentence;  \
+  } while (0)
+
+static uint32_t private_blocks(const struct span *page) {
+  uint32_t blocks = bits_count(page->stash);
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) blocks += bits_count(page->private[w]);
+  return blocks;
+}
+
+static uint32_t remote_blocks(struct span *page) {
+  uint32_t blocks = 0;
+  for (unsigned w = 0; w < REMOTE_WORDS; w++)
+    blocks += bits_count(atomic_load_explicit(&page->remote[w], memory_order_relaxed));
+  return blocks;
+}
+
+static bool is_block(const struct span *page, const void *block) {
+  uintptr_t offset = (uintptr_t)block - (uintptr_t)span_start(page);
+  return offset % page->block_size == 0 && offset / page->block_size < page->fresh;
+}
+
+static const char *check_page(const struct heap *heap, struct span *page) {
+  const struct class_shape *shape = &rtm_shape[page->kind];
+  uint32_t blocks = page_blocks(page), listed = 0;
+  REQUIRE(page->block_size == shape->block_size, "a page has its class's block size");
+  REQUIRE(page->reciprocal == shape->reciprocal, "a page has its class's reciprocal");
+  REQUIRE(page->length <= shape->granules_most, "a page is no longer than its class allows");
+  REQUIRE(blocks * page->block_size <= page->length << GRANULE_SHIFT, "a page's blocks fit in its span");
+  REQUIRE(page->fresh <= blocks, "a page's fresh blocks are among its blocks");
+  for (uint32_t i = 0; i < page->length; i++)
+    REQUIRE(span_of(page->granule + i) == page, "each granule of a page leads to it");
+  for (void *block = page->free; block; block = *(void **)block) {
+    REQUIRE(is_block(page, block), "a link of the free list leads to a block of its page");
+    REQUIRE(++listed <= blocks, "the free list ends");
+  }
+  REQUIRE(page->used + listed + private_blocks(page) + (blocks - page->fresh) == blocks,
+          "used, listed, private and fresh blocks add up");
+  REQUIRE(remote_blocks(page) <= page->used, "blocks freed by other threads count as used");
+  uintptr_t tag = span_tag(page);
+  REQUIRE((tag & ~(uintptr_t)TAG_SLOW) == (uintptr_t)heap, "a page belongs to the heap of its segment");
+  if (tag & TAG_SLOW) {
+    REQUIRE(!listed && !private_blocks(page) && page->fresh == blocks, "a full page has no block to give");
+    REQUIRE(heap->page[page->kind] != page, "a full page is not current");
+  }
+  return NULL;
+}
+
+static const char *check_free_span(struct span *span) {
+  REQUIRE(span_tag(span) == TAG_NONE, "a free span belongs to nobody");
+  REQUIRE(span->used <= span->length, "a free span has no more dirty granules than granules");
+  REQUIRE(span_of(span->granule) == span && span_of(span->granule + span->length - 1) == span,
+          "a free span is found from both ends");
+  return NULL;
+}
+
+// What the walk over the segments has counted, to be compared with the heap's own figures.
+struct census {
+  uint32_t segments, live, dirty, free_spans, pages[CLASSES + 1];
+};
+
+static const char *check_segment(const struct heap *heap, uint32_t segment, struct census *census) {
+  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_GRANULES;
+  bool free_before = false;
+  census->segments++;
+  while (at < end) {
+    struct span *span = span_of(at);
+    REQUIRE(span->kind != SPAN_NONE, "spans follow each other without a gap");
+    REQUIRE(span->granule == at && span->length > 0 && span->length <= end - at, "a span starts where the last ended");
+    const char *broken = NULL;
+    if (span->kind == SPAN_FREE) {
+      REQUIRE(!free_before, "two free neighbours are one span");
+      broken = check_free_span(span);
+      census->dirty += span->used;
+      census->free_spans++;
+    } else {
+      census->live += span->length;
+      if (span_is_page(span)) {
+        census->pages[span->kind]++;
+        broken = check_page(heap, span);
+      } else {
+        REQUIRE(span->kind == SPAN_MEDIUM, "a heap's segment holds pages, medium blocks and free spans");
+        REQUIRE(span->block_size == span->length << GRANULE_SHIFT, "a medium block fills its span");
+      }
+    }
+    if (broken) return broken;
+    REQUIRE(span->kind == SPAN_FREE || at % SEGMENT_GRANULES + span->length <= segment_at(segment)->mapped,
+            "what is in use is mapped");
+    free_before = span->kind == SPAN_FREE;
+    at += span->length;
+  }
+  return NULL;
+}
+
+static const char *check_tlsf(const struct tlsf *tlsf, uint32_t free_spans) {
+  uint32_t listed = 0;
+  for (uint32_t f = 0; f < TLSF_FIRST; f++) {
+    REQUIRE(!(tlsf->first >> f & 1) == !tlsf->second[f], "a first-level bit says whether its second level has any");
+    for (uint32_t s = 0; s < TLSF_SECOND; s++) {
+      REQUIRE(!(tlsf->second[f] >> s & 1) == !tlsf->head[f][s], "a second-level bit says whether its list has any");
+      for (uint32_t before = 0, i = tlsf->head[f][s]; i; before = i, i = span_at(i)->next) {
+        struct span *span = span_at(i);
+        struct tlsf_list list = tlsf_list_of(span->length);
+        REQUIRE(span->kind == SPAN_FREE, "TLSF lists hold free spans");
+        REQUIRE(list.f == f && list.s == s, "a free span is in the list of its length");
+        REQUIRE(span->prev == before, "TLSF lists are linked both ways");
+        REQUIRE(++listed <= free_spans, "every listed span is in a segment of the heap, once");
+      }
+    }
+  }
+  REQUIRE(listed == free_spans, "every free span is listed");
+  return NULL;
+}
+
+static const char *check_queues(const struct heap *heap) {
+  for (unsigned class = 1; class <= CLASSES; class++) {
+    uint32_t before = 0, pages = 0;
+    for (uint32_t i = heap->queue[class].head; i; before = i, i = span_at(i)->next) {
+      struct span *page = span_at(i);
+      REQUIRE(page->kind == class, "a queue holds pages of its class");
+      REQUIRE(span_tag(page) == (uintptr_t)heap, "a queued page is this heap's and not full");
+      REQUIRE(heap->page[class] != page, "the current page is not queued");
+      REQUIRE(page->prev == before, "queues are linked both ways");
+      REQUIRE(page->free || private_blocks(page) || page->fresh < page_blocks(page), "a queued page has a block");
+      REQUIRE(++pages <= heap->pages[class], "a queue ends");
+    }
+    REQUIRE(heap->queue[class].tail == before, "a queue's tail is its last page");
+  }
+  return NULL;
+}
+
+const char *check_heap(const struct heap *heap) {
+  struct census census = {0};
+  uint32_t known = (uint32_t)(RTM_READ_RELAXED(rtm_window.granules) / SEGMENT_GRANULES);
+  for (uint32_t segment = 1; segment < known; segment++) {
+    if (__atomic_load_n(&segment_at(segment)->heap, __ATOMIC_RELAXED) != heap) continue;
+    const char *broken = check_segment(heap, segment, &census);
+    if (broken) return broken;
+  }
+  REQUIRE(census.segments == heap->segments, "the heap knows how many segments it has");
+  REQUIRE(census.live == heap->live, "live granules add up");
+  REQUIRE(census.dirty == heap->dirty, "dirty granules add up");
+  for (unsigned class = 1; class <= CLASSES; class++)
+    REQUIRE(census.pages[class] == heap->pages[class], "the heap knows how many pages each class has");
+  const char *broken = check_tlsf(&heap->spans, census.free_spans);
+  return broken ? broken : check_queues(heap);
+}
+
+const char *rtm_check(void) { return rtm_heap == &rtm_no_heap ? NULL : check_heap(rtm_heap); }
