@@ -33,9 +33,9 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
   return heap ? counted(page_malloc(heap, size_class(size)), size) : NULL;
 }
 
-void *alloc_slow(size_t size, unsigned class) {
+void *alloc_slow(size_t size) {
   struct heap *heap = rtm_heap;
-  void *block = heap == &rtm_no_heap ? alloc_first(size) : counted(page_malloc(heap, class), size);
+  void *block = heap == &rtm_no_heap ? alloc_first(size) : counted(page_malloc(heap, size_class(size)), size);
   return RTM_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
@@ -132,7 +132,7 @@ static void free_counted(void *block, struct span *span) {
 
 static struct span *span_or_abort(const void *block, const char *what) {
   size_t granule = window_granule(block);
-  if (granule >= RTM_READ_RELAXED(rtm_window.granules)) message_misuse(block, what, foreign);
+  if (granule >= RTM_READ_RELAXED(rtm_window_granules)) message_misuse(block, what, foreign);
   struct span *span = span_of(granule);
   if (span_tag(span) == TAG_NONE) message_misuse(block, what, not_allocated);
   return span;

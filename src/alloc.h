@@ -8,7 +8,7 @@
 #include "heap.h"
 
 // The rest of each path; see alloc.c.
-void *alloc_slow(size_t size, unsigned class);
+void *alloc_slow(size_t size);
 void *alloc_large(size_t size);
 void free_slow(void *block, struct span *span);
 void free_outside(void *block);
@@ -21,7 +21,7 @@ RTM_INLINE void *alloc_fast(size_t size) {
   struct span *page = rtm_fast_heap->page[class];
   void *block = page->free;
   // The page has no linked block; also the first call of a thread, whose heap is rtm_no_heap.
-  if (RTM_UNLIKELY(!block)) return alloc_slow(size, class);
+  if (RTM_UNLIKELY(!block)) return alloc_slow(size);
   page->free = *(void **)block;
   page->used++;
   return block;
@@ -30,7 +30,7 @@ RTM_INLINE void *alloc_fast(size_t size) {
 RTM_INLINE void free_fast(void *block) {
   size_t granule = window_granule(block);
   // Also NULL, which is far above the window's end when counted from its base.
-  if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window.granules))) {
+  if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window_granules))) {
     free_outside(block);
     return;
   }

@@ -9,7 +9,10 @@ enum segment_state {
   SEGMENT_RUN,     // first or last segment of a free run
 };
 
-struct window rtm_window;
+uintptr_t rtm_window_base;
+size_t rtm_window_granules;
+uint32_t *rtm_window_table;
+char *rtm_window_spans;
 struct arena rtm_arena;
 
 enum {
@@ -21,7 +24,7 @@ enum {
 #define TABLE_SIZE ((size_t)SEGMENT_GRANULES * sizeof(uint32_t))
 _Static_assert(TABLE_SIZE == GRANULE_SIZE, "a segment's part of the table is one page of the system");
 
-static uintptr_t segment_address(uint32_t segment) { return rtm_window.base + ((uintptr_t)segment << SEGMENT_SHIFT); }
+static uintptr_t segment_address(uint32_t segment) { return rtm_window_base + ((uintptr_t)segment << SEGMENT_SHIFT); }
 static uint32_t run_segments(uint32_t granules) { return segment_of_granule(granules + SEGMENT_GRANULES - 1); }
 static uint32_t run_first(const struct span *run) { return segment_of_granule(run->granule); }
 
@@ -106,7 +109,9 @@ static bool try_window(uintptr_t base, uint32_t segments) {
     unmap(spans, 2 * SPANS_SIZE);
     return false;
   }
-  rtm_window = (struct window){.base = base, .granules = 0, .table = (uint32_t *)table, .spans = (char *)spans};
+  rtm_window_base = base;
+  rtm_window_table = (uint32_t *)table;
+  rtm_window_spans = (char *)spans;
   rtm_arena.segments_most = segments;
   rtm_arena.segments_described = 2;
   rtm_arena.segments_known = 1;  // segment 0 holds no memory: its first descriptor is the null span
@@ -201,8 +206,8 @@ static bool describe(uint32_t end) {
     uint32_t step = a->segments_described / 4 < STEP_MOST ? a->segments_described / 4 : STEP_MOST;
     uint32_t from = a->segments_described, to = end + step;
     if (to > a->segments_most) to = a->segments_most;
-    uintptr_t spans = (uintptr_t)rtm_window.spans + from * SPANS_SIZE;
-    uintptr_t table = (uintptr_t)rtm_window.table + from * TABLE_SIZE;
+    uintptr_t spans = (uintptr_t)rtm_window_spans + from * SPANS_SIZE;
+    uintptr_t table = (uintptr_t)rtm_window_table + from * TABLE_SIZE;
     bool taken;
     if (!map_at(spans, (to - from) * SPANS_SIZE, &taken)) return false;
     if (!map_at(table, (to - from) * TABLE_SIZE, &taken)) {
@@ -212,7 +217,7 @@ static bool describe(uint32_t end) {
     a->segments_described = to;
   }
   a->segments_known = end;
-  __atomic_store_n(&rtm_window.granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
+  __atomic_store_n(&rtm_window_granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
   return true;
 }
 

@@ -31,7 +31,7 @@ struct arena {
   _Atomic size_t bytes_mapped, bytes_mapped_peak, bytes_purged;
   size_t bytes_limit;          // RTMALLOC_LIMIT
 };
-extern struct arena rtm_arena;
+RTM_HIDDEN extern struct arena rtm_arena;
 
 // Chooses the window. False if the system gives no memory at all. Called once, under the process lock.
 bool arena_init(enum purge purge, size_t limit);

@@ -17,6 +17,8 @@
 #define RTM_NOINLINE __attribute__((noinline))
 #define RTM_INLINE static inline __attribute__((always_inline))
 #define RTM_COLD __attribute__((noinline, cold))
+// Data shared by files of the library: addressed directly, not through the global offset table.
+#define RTM_HIDDEN __attribute__((visibility("hidden")))
 
 // Index of the lowest set bit; `word` is not zero.
 RTM_INLINE unsigned bits_lowest(uint64_t word) { return (unsigned)__builtin_ctzll(word); }

@@ -43,9 +43,10 @@ static const char *check_page(const struct heap *heap, struct span *page) {
     REQUIRE(is_block(page, block), "a link of the free list leads to a block of its page");
     REQUIRE(++listed <= blocks, "the free list ends");
   }
-  REQUIRE(page->used + listed + private_blocks(page) + (blocks - page->fresh) == blocks,
+  uint32_t held = page->used - (heap->page[page->kind] == page);
+  REQUIRE(held + listed + private_blocks(page) + (blocks - page->fresh) == blocks,
           "used, listed, private and fresh blocks add up");
-  REQUIRE(remote_blocks(page) <= page->used, "blocks freed by other threads count as used");
+  REQUIRE(remote_blocks(page) <= held, "blocks freed by other threads count as used");
   uintptr_t tag = span_tag(page);
   REQUIRE((tag & ~(uintptr_t)TAG_SLOW) == (uintptr_t)heap, "a page belongs to the heap of its segment");
   if (tag & TAG_SLOW) {
@@ -140,7 +141,7 @@ static const char *check_queues(const struct heap *heap) {
 
 const char *check_heap(const struct heap *heap) {
   struct census census = {0};
-  uint32_t known = (uint32_t)(RTM_READ_RELAXED(rtm_window.granules) / SEGMENT_GRANULES);
+  uint32_t known = (uint32_t)(RTM_READ_RELAXED(rtm_window_granules) / SEGMENT_GRANULES);
   for (uint32_t segment = 1; segment < known; segment++) {
     if (__atomic_load_n(&segment_at(segment)->heap, __ATOMIC_RELAXED) != heap) continue;
     const char *broken = check_segment(heap, segment, &census);

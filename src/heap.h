@@ -41,13 +41,13 @@ struct heap {
   struct heap *next_orphan;
 };
 
-extern struct span rtm_no_page;    // has no block and never gets one
-extern struct heap rtm_no_heap;    // has only rtm_no_page; what a thread without a heap uses
+RTM_HIDDEN extern struct span rtm_no_page;    // has no block and never gets one
+RTM_HIDDEN extern struct heap rtm_no_heap;    // has only rtm_no_page; what a thread without a heap uses
 
 // This thread's heap, and the one that the fast paths look at: the same, or rtm_no_heap where each operation has to take
 // the slow path (statistics, debugging).
-extern _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec")));
-extern _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec")));
+RTM_HIDDEN extern _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec")));
+RTM_HIDDEN extern _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec")));
 
 // The heap of the calling thread, made or adopted if there is none; NULL if out of memory.
 struct heap *heap_of_thread(void);

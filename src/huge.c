@@ -10,7 +10,7 @@ static void *start(struct span *run, uint32_t granules) {
   run->block_size = granules;
   run->reciprocal = 0;
   span_set_tag(run, TAG_HUGE);
-  rtm_window.table[run->granule] = span_index(run);
+  rtm_window_table[run->granule] = span_index(run);
   return span_start(run);
 }
 
@@ -26,7 +26,7 @@ void huge_free(struct span *span, void *block) {
   if (RTM_UNLIKELY(block != span_start(span))) message_misuse(block, "invalid free", "the pointer lies inside a block");
   if (RTM_UNLIKELY(__atomic_exchange_n(&span->tag, TAG_NONE, __ATOMIC_RELAXED) != TAG_HUGE))
     message_misuse(block, "double free", "another thread freed the block at the same time");
-  rtm_window.table[span->granule] = 0;
+  rtm_window_table[span->granule] = 0;
   arena_give_run(span);
 }
 
@@ -47,6 +47,6 @@ void *huge_resize(struct span *span, size_t size) {
   uint32_t granule = span->granule;
   struct span *moved = arena_move_run(span, granules);
   if (!moved) return NULL;
-  rtm_window.table[granule] = 0;
+  rtm_window_table[granule] = 0;
   return start(moved, granules);
 }

@@ -12,7 +12,7 @@ struct options {
   char report[4096];   // RTMALLOC_REPORT, a file name; empty: none
   bool count;          // operations are counted: verbose or report
 };
-extern struct options rtm_options;
+RTM_HIDDEN extern struct options rtm_options;
 
 // Reads the environment; needs no memory and no constructor. A value that cannot be understood is reported in a line on
 // stderr and left out.

@@ -9,7 +9,7 @@
 // Writes the page's entries in the table, without a loop: overlapping stores of four. `length` <= 32.
 static void set_table(const struct span *page, uint32_t value) {
   typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
-  uint32_t *table = rtm_window.table + page->granule;
+  uint32_t *table = rtm_window_table + page->granule;
   uint32_t n = page->length;
   four values = {value, value, value, value};
   _Static_assert(PAGE_GRANULES_MAX == 32, "eight stores of four reach from both ends");
@@ -104,7 +104,7 @@ static void page_release(struct heap *heap, struct span *page) {
 // An empty page is not released at once: the last few wait, in case that their class needs them again (mimalloc's
 // retired pages, in constant time).
 void page_emptied(struct heap *heap, struct span *page) {
-  if (is_current(heap, page) || page->retired) return;
+  if (page->retired) return;
   uint32_t at = heap->retired_at, overtaken = heap->retired[at];
   page->retired = 1;
   heap->retired[at] = span_index(page);
@@ -112,7 +112,7 @@ void page_emptied(struct heap *heap, struct span *page) {
   if (!overtaken) return;
   page = span_at(overtaken);
   page->retired = 0;
-  if (page->used || is_current(heap, page)) return;
+  if (page->used) return;
   dequeue(heap, page);
   page_release(heap, page);
 }
@@ -189,7 +189,7 @@ static void *page_take(struct span *page) {
     return block;
   }
   if (!page->stash && !refill_stash(page)) {
-    if (!page->used || !has_remote(page)) return page_extend(page);
+    if (!has_remote(page)) return page_extend(page);
     hint_lower(page->hint);
     page_collect(page);
     refill_stash(page);
@@ -233,10 +233,14 @@ void *page_malloc(struct heap *heap, unsigned class) {
   void *block = page_take(page);
   if (RTM_LIKELY(block != NULL)) return block;
   // Full: no list has it until a block comes back.
-  if (page != &rtm_no_page) span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
-  heap->page[class] = &rtm_no_page;
+  if (page != &rtm_no_page) {
+    span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
+    page->used--;
+    heap->page[class] = &rtm_no_page;
+  }
   page = find_page(heap, class);
   if (!page) return NULL;
+  page->used++;
   heap->page[class] = page;
   return page_take(page);
 }
@@ -249,7 +253,7 @@ void page_release_empty(struct heap *heap) {
   }
   for (unsigned class = 1; class <= CLASSES; class++) {
     struct span *page = heap->page[class];
-    if (page != &rtm_no_page && !page->used) {
+    if (page != &rtm_no_page && page->used == 1) {
       heap->page[class] = &rtm_no_page;
       page_release(heap, page);
     }

@@ -7,8 +7,8 @@ enum {
 };
 
 static void set_ends(const struct span *span, uint32_t value) {
-  rtm_window.table[span->granule] = value;
-  rtm_window.table[span->granule + span->length - 1] = value;
+  rtm_window_table[span->granule] = value;
+  rtm_window_table[span->granule + span->length - 1] = value;
 }
 
 static struct segment *own_segment(const struct span *span) { return segment_at(segment_of_granule(span->granule)); }
@@ -155,8 +155,8 @@ static struct span *free_after(const struct span *span) {
 
 // Joins two neighbours into the lower one and clears the table between them.
 static void join(struct segment *s, struct span *low, struct span *high) {
-  rtm_window.table[low->granule + low->length - 1] = 0;
-  rtm_window.table[high->granule] = 0;
+  rtm_window_table[low->granule + low->length - 1] = 0;
+  rtm_window_table[high->granule] = 0;
   low->length += high->length;
   low->used += high->used;
   release_descriptor(s, high);

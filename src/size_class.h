@@ -34,8 +34,8 @@ struct class_shape {
   uint8_t granules_most;
 };
 
-extern uint8_t rtm_class_of[BLOCK_MAX / BLOCK_ALIGNMENT + 1];  // index: (bytes + 15) / 16; filled by size_class_init
-extern struct class_shape rtm_shape[CLASSES + 1];
+RTM_HIDDEN extern uint8_t rtm_class_of[BLOCK_MAX / BLOCK_ALIGNMENT + 1];  // index: (bytes + 15) / 16; filled by size_class_init
+RTM_HIDDEN extern struct class_shape rtm_shape[CLASSES + 1];
 
 // Fills both tables. Idempotent; called once before the first heap is made. O(BLOCK_MAX / 16).
 void size_class_init(void);

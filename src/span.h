@@ -44,8 +44,9 @@ enum {
 
 // The equations of a page, when no other thread is inside remote_free:
 //   blocks = min(256, length * 4096 / block_size)
-//   blocks = used + |free list| + |stash| + |private| + (blocks - fresh)
-//   `used` counts the blocks that the program holds and those in `remote`, not yet collected.
+//   blocks = held + |free list| + |stash| + |private| + (blocks - fresh)
+//   `held` blocks are those that the program has and those in `remote`, not yet collected; used = held, and one more in
+//   the current page, so that the fast path of free sees no page become empty but one that can be released.
 // A page is in one of three states:
 //   current  heap->page[kind] == this    tag == heap
 //   queued   in heap->queue[kind]        tag == heap, and it has a free, private or fresh block
@@ -57,7 +58,7 @@ struct span {
   uintptr_t tag;          // owner; accessed by span_tag and span_set_tag
   uint64_t stash;         // page: free blocks of private word `stash_word`, taken from here one by one
   uintptr_t hint;         // page, medium: leaf of the heap's hint tree | bit in it (hint.h)
-  uint32_t used;          // page, medium: blocks in use; free span: dirty granules
+  uint32_t used;          // page: see above; medium: 1; free span: dirty granules
   uint32_t block_size;    // page: bytes of a block; medium: bytes; huge: granules that the caller may use
   uint32_t reciprocal;    // page: see class_shape; otherwise 0
   uint32_t granule;       // first granule, counted from the window's base
@@ -95,26 +96,24 @@ enum {
   FIRST_SPAN_SLOT = 2,
 };
 
-struct window {
-  uintptr_t base;
-  size_t granules;  // granules of all segments known so far, whether mapped or not; grows, never shrinks
-  uint32_t *table;
-  char *spans;
-};
-// Set before the first heap exists. base, table and spans never change after that.
-extern struct window rtm_window;
+// The window. Four words rather than a structure: free reads each of them straight from its address. All but
+// window_granules are set before the first heap exists and never change after that.
+RTM_HIDDEN extern uintptr_t rtm_window_base;
+RTM_HIDDEN extern size_t rtm_window_granules;  // of all segments known so far, whether mapped or not; grows, never shrinks
+RTM_HIDDEN extern uint32_t *rtm_window_table;
+RTM_HIDDEN extern char *rtm_window_spans;
 
 RTM_INLINE size_t window_granule(const void *address) {
-  return ((uintptr_t)address - rtm_window.base) >> GRANULE_SHIFT;
+  return ((uintptr_t)address - rtm_window_base) >> GRANULE_SHIFT;
 }
 RTM_INLINE struct span *span_at(uint32_t index) {
-  return (struct span *)(rtm_window.spans + ((size_t)index << SPAN_SHIFT));
+  return (struct span *)(rtm_window_spans + ((size_t)index << SPAN_SHIFT));
 }
 RTM_INLINE uint32_t span_index(const struct span *span) {
-  return (uint32_t)((size_t)((const char *)span - rtm_window.spans) >> SPAN_SHIFT);
+  return (uint32_t)((size_t)((const char *)span - rtm_window_spans) >> SPAN_SHIFT);
 }
 RTM_INLINE char *granule_address(uint32_t granule) {
-  return (char *)(rtm_window.base + ((uintptr_t)granule << GRANULE_SHIFT));
+  return (char *)(rtm_window_base + ((uintptr_t)granule << GRANULE_SHIFT));
 }
 RTM_INLINE char *span_start(const struct span *span) { return granule_address(span->granule); }
 
@@ -127,8 +126,8 @@ RTM_INLINE struct segment *segment_at(uint32_t segment) {
 }
 
 // The span that `address` lies in (pages) or starts or ends; the null span (kind SPAN_NONE, tag TAG_NONE) if there is
-// none. The address is in the window: window_granule(address) < rtm_window.granules. 6 instructions.
-RTM_INLINE struct span *span_of(size_t granule) { return span_at(rtm_window.table[granule]); }
+// none. The address is in the window: window_granule(address) < rtm_window_granules. 6 instructions.
+RTM_INLINE struct span *span_of(size_t granule) { return span_at(rtm_window_table[granule]); }
 
 RTM_INLINE uintptr_t span_tag(struct span *span) {
   // Relaxed: whoever frees a block has got it from its owner, and only the TAG_SLOW bit may change meanwhile.

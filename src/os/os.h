@@ -11,7 +11,7 @@
 struct os_counts {  // system calls since start, for the statistics
   _Atomic uint64_t map, unmap, purge, remap, wait;
 };
-extern struct os_counts rtm_os_counts;
+RTM_HIDDEN extern struct os_counts rtm_os_counts;
 
 // Zeroed, readable and writable memory at exactly `address` (a multiple of 4096). Fails if anything is mapped there
 // (`taken` is set) or the system has no memory left (`taken` is cleared).
