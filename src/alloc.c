@@ -7,6 +7,7 @@
 #include "huge.h"
 #include "medium.h"
 #include "message.h"
+#include "options.h"
 #include "page.h"
 #include "process.h"
 #include "remote.h"
@@ -24,7 +25,7 @@ static RTM_COLD void *out_of_memory(void) {
 // ---- malloc ----
 
 RTM_INLINE void *counted(void *block, size_t size) {
-  if (RTM_UNLIKELY(!process_fast_paths()) && block) stats_count_malloc(block, size);
+  if (RTM_UNLIKELY(rtm_options.count) && block) stats_count_malloc(block, size);
   return block;
 }
 
@@ -87,45 +88,35 @@ RTM_COLD void free_outside(void *block) {
   if (block) message_misuse(block, "invalid free", foreign);
 }
 
-RTM_COLD void free_twice(void *block) { message_misuse(block, "double free", "it was the last block to be freed"); }
+_Noreturn RTM_COLD void free_twice(void *block) { message_misuse(block, "double free", "it was the last block to be freed"); }
 
 void free_emptied(struct span *page) { page_emptied(rtm_heap, page); }
 
 static RTM_COLD void free_special(void *block, struct span *span) {
-  if (span_tag(span) == TAG_HUGE)
-    huge_free(span, block);
-  else
-    message_misuse(block, "invalid free", not_allocated);
+  if (span_tag(span) != TAG_HUGE) message_misuse(block, "invalid free", not_allocated);
+  if (rtm_options.count) stats_count_free(block);
+  huge_free(span, block);
 }
 
-static RTM_COLD void free_counted(void *block, struct span *span);
+static RTM_NOINLINE void free_local_slow(void *block, struct span *span) {
+  if (RTM_UNLIKELY(rtm_options.count)) {
+    if (span->free == block) free_twice(block);  // the fast path, which would have seen it, is off
+    stats_count_free(block);
+  }
+  local_free(rtm_heap, span, block);
+}
 
+// Everything but a block of this thread's own page that has free blocks. Another thread's block comes first: its path is
+// the one with a bound.
 void free_slow(void *block, struct span *span) {
   struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
-  if (RTM_UNLIKELY(!process_fast_paths())) {
-    free_counted(block, span);
-  } else if (owner == rtm_heap) {
-    local_free(owner, span, block);
-  } else if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {
+  if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {
     free_special(block, span);
+  } else if (RTM_LIKELY(owner != rtm_heap)) {
+    remote_free(owner, span, block);
   } else {
-    remote_free(owner, span, block);
+    free_local_slow(block, span);
   }
-}
-
-static void free_counted(void *block, struct span *span) {
-  struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
-  if ((uintptr_t)owner <= TAG_LAST_SPECIAL) {
-    if (owner) stats_count_free(block);
-    free_special(block, span);
-    return;
-  }
-  if (span->free == block) free_twice(block);
-  stats_count_free(block);
-  if (owner == rtm_heap)
-    local_free(owner, span, block);
-  else
-    remote_free(owner, span, block);
 }
 
 // ---- the rest ----
@@ -139,7 +130,8 @@ static struct span *span_or_abort(const void *block, const char *what) {
 }
 
 static size_t usable(const struct span *span) {
-  return span->kind == SPAN_HUGE ? huge_size(span) : span->block_size;
+  if (span->kind == SPAN_HUGE) return huge_size(span);
+  return span->kind == SPAN_MEDIUM ? (size_t)span->length << GRANULE_SHIFT : rtm_shape[span->kind].block_size;
 }
 
 size_t alloc_usable_size(const void *block) { return block ? usable(span_or_abort(block, "invalid usable size")) : 0; }
@@ -149,7 +141,7 @@ static void *resize_in_place(void *block, struct span *span, size_t size) {
   if (span->kind == SPAN_HUGE) return size > MEDIUM_MAX ? huge_resize(span, size) : NULL;
   if (span->kind == SPAN_MEDIUM && size > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
     return medium_resize(rtm_heap, span, size) ? block : NULL;
-  return size <= span->block_size && size >= span->block_size / 2 ? block : NULL;
+  return size <= usable(span) && size >= usable(span) / 2 ? block : NULL;
 }
 
 void *alloc_again(void *block, size_t size) {
@@ -161,10 +153,10 @@ void *alloc_again(void *block, size_t size) {
   if (size > PTRDIFF_MAX) return out_of_memory();
   struct span *span = span_or_abort(block, "invalid realloc");
   size_t had = usable(span);
-  if (RTM_UNLIKELY(!process_fast_paths())) stats_count_free(block);
+  if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(block);
   void *again = resize_in_place(block, span, size);
   if (again) return counted(again, size);
-  if (RTM_UNLIKELY(!process_fast_paths())) stats_count_malloc(block, had);
+  if (RTM_UNLIKELY(rtm_options.count)) stats_count_malloc(block, had);
   again = alloc_fast(size);
   if (RTM_UNLIKELY(!again)) return size <= had ? block : NULL;
   memcpy(again, block, size < had ? size : had);

@@ -13,7 +13,7 @@ void *alloc_large(size_t size);
 void free_slow(void *block, struct span *span);
 void free_outside(void *block);
 void free_emptied(struct span *page);
-void free_twice(void *block);
+_Noreturn void free_twice(void *block);
 
 RTM_INLINE void *alloc_fast(size_t size) {
   if (RTM_UNLIKELY(size > BLOCK_MAX)) return alloc_large(size);

@@ -26,7 +26,7 @@ _Static_assert(TABLE_SIZE == GRANULE_SIZE, "a segment's part of the table is one
 
 static uintptr_t segment_address(uint32_t segment) { return rtm_window_base + ((uintptr_t)segment << SEGMENT_SHIFT); }
 static uint32_t run_segments(uint32_t granules) { return segment_of_granule(granules + SEGMENT_GRANULES - 1); }
-static uint32_t run_first(const struct span *run) { return segment_of_granule(run->granule); }
+static uint32_t run_first(const struct span *run) { return segment_of_granule(span_granule(run)); }
 
 // ---- memory from the system ----
 
@@ -146,7 +146,7 @@ bool arena_init(enum purge purge, size_t limit) {
 static struct span *run_make(uint32_t first, uint32_t segments) {
   struct span *run = segment_slot(first, RUN_SLOT);
   run->kind = SPAN_FREE;
-  run->granule = first * SEGMENT_GRANULES;
+  run->start = granule_address(first * SEGMENT_GRANULES);
   run->length = segments;
   segment_at(first)->state = SEGMENT_RUN;
   segment_at(first + segments - 1)->state = SEGMENT_RUN;
@@ -375,7 +375,7 @@ static struct span *take_run(uint32_t segments, uint32_t alignment) {
     if (skip) run_release(found, skip);
     if (alignment - 1 - skip) run_release(first + segments, alignment - 1 - skip);
     run = segment_slot(first, RUN_SLOT);
-    run->granule = first * SEGMENT_GRANULES;
+    run->start = granule_address(first * SEGMENT_GRANULES);
     run->length = segments;
     run->kind = SPAN_HUGE;
     a->segments_in_use += segments;
@@ -543,7 +543,7 @@ bool arena_reserve(size_t bytes) {
   bool zero;
   struct span *run = arena_take_run(granules, 1, &zero);
   if (!run) return false;
-  memset(granule_address(run->granule), 0, (size_t)granules << GRANULE_SHIFT);
+  memset(run->start, 0, (size_t)granules << GRANULE_SHIFT);
   rtm_arena.granules_reserved = run->length * SEGMENT_GRANULES;
   arena_give_run(run);
   return true;

@@ -12,7 +12,7 @@
   } while (0)
 
 static uint32_t private_blocks(const struct span *page) {
-  uint32_t blocks = bits_count(page->stash);
+  uint32_t blocks = 0;
   for (unsigned w = 0; w < REMOTE_WORDS; w++) blocks += bits_count(page->private[w]);
   return blocks;
 }
@@ -25,20 +25,19 @@ static uint32_t remote_blocks(struct span *page) {
 }
 
 static bool is_block(const struct span *page, const void *block) {
-  uintptr_t offset = (uintptr_t)block - (uintptr_t)span_start(page);
-  return offset % page->block_size == 0 && offset / page->block_size < page->fresh;
+  uintptr_t offset = (uintptr_t)block - (uintptr_t)page->start;
+  return offset % rtm_shape[page->kind].block_size == 0 && offset / rtm_shape[page->kind].block_size < page->fresh;
 }
 
 static const char *check_page(const struct heap *heap, struct span *page) {
   const struct class_shape *shape = &rtm_shape[page->kind];
   uint32_t blocks = page_blocks(page), listed = 0;
-  REQUIRE(page->block_size == shape->block_size, "a page has its class's block size");
   REQUIRE(page->reciprocal == shape->reciprocal, "a page has its class's reciprocal");
   REQUIRE(page->length <= shape->granules_most, "a page is no longer than its class allows");
-  REQUIRE(blocks * page->block_size <= page->length << GRANULE_SHIFT, "a page's blocks fit in its span");
+  REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT, "a page's blocks fit in its span");
   REQUIRE(page->fresh <= blocks, "a page's fresh blocks are among its blocks");
   for (uint32_t i = 0; i < page->length; i++)
-    REQUIRE(span_of(page->granule + i) == page, "each granule of a page leads to it");
+    REQUIRE(span_of(span_granule(page) + i) == page, "each granule of a page leads to it");
   for (void *block = page->free; block; block = *(void **)block) {
     REQUIRE(is_block(page, block), "a link of the free list leads to a block of its page");
     REQUIRE(++listed <= blocks, "the free list ends");
@@ -59,7 +58,7 @@ static const char *check_page(const struct heap *heap, struct span *page) {
 static const char *check_free_span(struct span *span) {
   REQUIRE(span_tag(span) == TAG_NONE, "a free span belongs to nobody");
   REQUIRE(span->used <= span->length, "a free span has no more dirty granules than granules");
-  REQUIRE(span_of(span->granule) == span && span_of(span->granule + span->length - 1) == span,
+  REQUIRE(span_of(span_granule(span)) == span && span_of(span_granule(span) + span->length - 1) == span,
           "a free span is found from both ends");
   return NULL;
 }
@@ -76,7 +75,7 @@ static const char *check_segment(const struct heap *heap, uint32_t segment, stru
   while (at < end) {
     struct span *span = span_of(at);
     REQUIRE(span->kind != SPAN_NONE, "spans follow each other without a gap");
-    REQUIRE(span->granule == at && span->length > 0 && span->length <= end - at, "a span starts where the last ended");
+    REQUIRE(span_granule(span) == at && span->length > 0 && span->length <= end - at, "a span starts where the last ended");
     const char *broken = NULL;
     if (span->kind == SPAN_FREE) {
       REQUIRE(!free_before, "two free neighbours are one span");
@@ -90,7 +89,6 @@ static const char *check_segment(const struct heap *heap, uint32_t segment, stru
         broken = check_page(heap, span);
       } else {
         REQUIRE(span->kind == SPAN_MEDIUM, "a heap's segment holds pages, medium blocks and free spans");
-        REQUIRE(span->block_size == span->length << GRANULE_SHIFT, "a medium block fills its span");
       }
     }
     if (broken) return broken;

@@ -1,6 +1,7 @@
 // Making, leaving and adopting heaps. See heap.h.
 #include "heap.h"
 
+#include "options.h"
 #include "page.h"
 #include "process.h"
 #include "remote.h"
@@ -23,11 +24,13 @@ struct heap *heap_first(void) { return atomic_load_explicit(&heaps.all, memory_o
 void heap_lock_for_fork(void) { os_lock_acquire(&heaps.lock); }
 void heap_unlock_after_fork(void) { os_lock_release(&heaps.lock); }
 
+static enum heap_state owned(void) { return rtm_options.count ? HEAP_COUNTED : HEAP_OWNED; }
+
 static struct heap *heap_new(void) {
   struct heap *heap = arena_metadata(sizeof *heap);
   if (!heap) return NULL;
   for (unsigned class = 0; class <= CLASSES; class++) heap->page[class] = &rtm_no_page;
-  atomic_store_explicit(&heap->state, HEAP_OWNED, memory_order_relaxed);
+  __atomic_store_n(&heap->state, owned(), __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
   heap->id = ++heaps.count;
   heap->next = atomic_load_explicit(&heaps.all, memory_order_relaxed);
@@ -43,8 +46,7 @@ static struct heap *adopt(void) {
   for (; (heap = *link); link = &heap->next_orphan) {
     uint32_t orphan = HEAP_ORPHAN;
     // Acquire: pairs with the release in heap_leave and heap_unclaim.
-    if (atomic_compare_exchange_strong_explicit(&heap->state, &orphan, HEAP_OWNED, memory_order_acquire,
-                                                memory_order_relaxed)) {
+    if (__atomic_compare_exchange_n(&heap->state, &orphan, owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
       *link = heap->next_orphan;
       break;
     }
@@ -58,16 +60,15 @@ void heap_leave(struct heap *heap) {
   heap->next_orphan = heaps.orphans;
   heaps.orphans = heap;
   os_lock_release(&heaps.lock);
-  atomic_store_explicit(&heap->state, HEAP_ORPHAN, memory_order_seq_cst);
+  __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST);
 }
 
 bool heap_claim(struct heap *heap) {
   uint32_t orphan = HEAP_ORPHAN;
-  return atomic_compare_exchange_strong_explicit(&heap->state, &orphan, HEAP_CLAIMED, memory_order_seq_cst,
-                                                 memory_order_seq_cst);
+  return __atomic_compare_exchange_n(&heap->state, &orphan, HEAP_CLAIMED, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
-void heap_unclaim(struct heap *heap) { atomic_store_explicit(&heap->state, HEAP_ORPHAN, memory_order_seq_cst); }
+void heap_unclaim(struct heap *heap) { __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST); }
 
 struct heap *heap_of_thread(void) {
   if (rtm_heap != &rtm_no_heap) return rtm_heap;
@@ -77,7 +78,7 @@ struct heap *heap_of_thread(void) {
   if (!heap) heap = heap_new();
   if (!heap) return NULL;
   rtm_heap = heap;
-  rtm_fast_heap = process_fast_paths() ? heap : &rtm_no_heap;
+  rtm_fast_heap = rtm_options.count ? &rtm_no_heap : heap;
   process_watch_thread();
   return heap;
 }

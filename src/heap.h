@@ -12,6 +12,7 @@ enum heap_state {
   HEAP_OWNED,    // by a thread
   HEAP_ORPHAN,   // its thread has exited; in the list of orphans
   HEAP_CLAIMED,  // an orphan that a thread works on for the length of one call
+  HEAP_COUNTED,  // owned, and operations are counted: remote frees leave their short path
 };
 
 struct page_queue {
@@ -32,11 +33,9 @@ struct heap {
   uint32_t dirty;                         // granules of free spans that hold memory
   uint32_t retired[RETIRED_PAGES];        // span indices: pages that became empty, in order; released when overtaken
   uint32_t retired_at;
-  uint32_t collect_at;                    // class at which the next collection starts
-  struct hint_tree hints[SPAN_MEDIUM + 1];
-  struct hint_word pending[2];            // top of the hint trees: bit c % 64 of word c / 64
-  _Alignas(64) _Atomic uint32_t state;    // enum heap_state
   uint32_t id;
+  struct hints hints;
+  _Alignas(64) uint32_t state;            // enum heap_state; read by every remote free, so accessed by atomics
   struct heap *next;                      // all heaps
   struct heap *next_orphan;
 };

@@ -1,143 +1,132 @@
 // See hint.h.
 #include "hint.h"
 
-static uintptr_t reference_to(struct hint_word *word, unsigned bit) { return (uintptr_t)word | bit; }
-
-static struct hint *new_node(struct hint_word *parent, unsigned bit) {
-  struct hint *node = arena_metadata(sizeof *node);
-  if (node) atomic_store_explicit(&node->word.parent, reference_to(parent, bit), memory_order_relaxed);
-  return node;
+static void put_below(struct hint_word *word, struct hint_word *parent, unsigned place) {
+  word->parent = parent;
+  word->parent_bit = UINT64_C(1) << place;
 }
 
-// A new root above the old one. A thread that still sees the old parent has set its bit in the old root before, so the
-// new root starts with a hint that makes the owner look there.
-static bool add_level(struct hint_tree *tree) {
-  struct hint *old = tree->root, *root = arena_metadata(sizeof *root);
-  if (!root) return false;
-  root->child[0] = old;
-  atomic_store_explicit(&root->word.bits, 1, memory_order_relaxed);
-  uintptr_t above = atomic_load_explicit(&old->word.parent, memory_order_relaxed);
-  atomic_store_explicit(&root->word.parent, above, memory_order_relaxed);
-  atomic_store_explicit(&old->word.parent, reference_to(&root->word, 0), memory_order_seq_cst);
-  atomic_fetch_or_explicit(&hint_word_of(above)->bits, UINT64_C(1) << (above % HINT_FANOUT), memory_order_seq_cst);
-  tree->root = root;
-  tree->levels++;
-  return true;
-}
-
-static bool add_leaf(struct hint_tree *tree, struct hint_word *top, unsigned bit) {
-  enum { FANOUT_SHIFT = 6 };
-  _Static_assert(1 << FANOUT_SHIFT == HINT_FANOUT, "");
-  struct hint *leaf;
-  if (!tree->root) {
-    leaf = new_node(top, bit);
-    if (!leaf) return false;
-    tree->root = leaf;
-    tree->levels = 1;
+static struct hint_group *new_group(struct hints *hints, unsigned class) {
+  if (hints->groups == HINT_GROUPS_MOST) return NULL;
+  struct hint_group *group = arena_metadata(sizeof *group);
+  if (!group) return NULL;
+  struct hint_class *c = &hints->class[class];
+  group->class = class;
+  if (c->group) {
+    group->next = c->group->next;
+    c->group->next = group;
   } else {
-    uint32_t number = tree->leaves;
-    if (number >> (FANOUT_SHIFT * (tree->levels - 1))) {
-      if (tree->levels == HINT_LEVELS_MOST || !add_level(tree)) return false;
-    }
-    struct hint *node = tree->root;
-    for (uint32_t level = tree->levels - 2; level > 0; level--) {
-      unsigned i = (number >> (FANOUT_SHIFT * level)) % HINT_FANOUT;
-      if (!node->child[i]) {
-        node->child[i] = new_node(&node->word, i);
-        if (!node->child[i]) return false;
-      }
-      node = node->child[i];
-    }
-    unsigned i = number % HINT_FANOUT;
-    leaf = new_node(&node->word, i);
-    if (!leaf) return false;
-    node->child[i] = leaf;
+    group->next = group;
+    c->group = group;
   }
-  tree->leaves++;
+  c->newest = group;
+  hints->group[hints->groups] = group;
+  put_below(&group->word, &hints->top[hints->groups / HINT_FANOUT], hints->groups % HINT_FANOUT);
+  hints->groups++;
+  return group;
+}
+
+static bool add_leaf(struct hints *hints, unsigned class) {
+  struct hint_class *c = &hints->class[class];
+  struct hint_group *group = c->newest;
+  if (!group || group->leaves == HINT_FANOUT) group = new_group(hints, class);
+  struct hint_leaf *leaf = group ? arena_metadata(sizeof *leaf) : NULL;
+  if (!leaf) return false;
+  put_below(&leaf->word, &group->word, group->leaves);
+  group->leaf[group->leaves++] = leaf;
   leaf->vacant = ~UINT64_C(0);
-  leaf->next_vacant = tree->vacant;
-  tree->vacant = leaf;
+  leaf->next_vacant = c->vacant;
+  c->vacant = leaf;
   return true;
 }
 
-bool hint_attach(struct hint_tree *tree, struct hint_word *top, unsigned bit, struct span *span) {
-  if (RTM_UNLIKELY(!tree->vacant) && !add_leaf(tree, top, bit)) return false;
-  struct hint *leaf = tree->vacant;
+bool hint_attach(struct hints *hints, unsigned class, struct span *span) {
+  struct hint_class *c = &hints->class[class];
+  if (RTM_UNLIKELY(!c->vacant) && !add_leaf(hints, class)) return false;
+  struct hint_leaf *leaf = c->vacant;
   unsigned place = bits_lowest(leaf->vacant);
   leaf->vacant &= leaf->vacant - 1;
-  if (!leaf->vacant) tree->vacant = leaf->next_vacant;
-  leaf->child[place] = span;
-  span->hint = reference_to(&leaf->word, place);
+  if (!leaf->vacant) c->vacant = leaf->next_vacant;
+  leaf->span[place] = span;
+  span->hint = &leaf->word;
+  span->hint_bit = UINT64_C(1) << place;
   return true;
 }
 
-void hint_detach(struct hint_tree *tree, struct span *span) {
-  struct hint *leaf = (struct hint *)hint_word_of(span->hint);
-  unsigned place = span->hint % HINT_FANOUT;
-  leaf->child[place] = NULL;
+void hint_detach(struct hints *hints, unsigned class, struct span *span) {
+  struct hint_class *c = &hints->class[class];
+  struct hint_leaf *leaf = (struct hint_leaf *)span->hint;
+  leaf->span[bits_lowest(span->hint_bit)] = NULL;
   if (!leaf->vacant) {
-    leaf->next_vacant = tree->vacant;
-    tree->vacant = leaf;
+    leaf->next_vacant = c->vacant;
+    c->vacant = leaf;
   }
-  leaf->vacant |= UINT64_C(1) << place;
+  leaf->vacant |= span->hint_bit;
 }
 
-// Clears the bit above `word` if nothing is set below; true if it did, so that the next level has to be looked at.
-RTM_INLINE struct hint_word *settle_level(struct hint_word *word) {
-  if (!word || atomic_load_explicit(&word->bits, memory_order_seq_cst)) return NULL;
-  uintptr_t above = atomic_load_explicit(&word->parent, memory_order_relaxed);
-  if (!above) return NULL;
-  struct hint_word *parent = hint_word_of(above);
-  uint64_t bit = UINT64_C(1) << (above % HINT_FANOUT);
-  atomic_fetch_and_explicit(&parent->bits, ~bit, memory_order_seq_cst);
+// Clears the bit above `word` if nothing is set below it; true if it did, so that the next level has to be looked at.
+RTM_INLINE bool settle_level(struct hint_word *word) {
+  if (atomic_load_explicit(&word->bits, memory_order_seq_cst)) return false;
+  struct hint_word *parent = word->parent;
+  atomic_fetch_and_explicit(&parent->bits, ~word->parent_bit, memory_order_seq_cst);
   // Look again: a free that came between saw the bit set and went on.
-  if (atomic_load_explicit(&word->bits, memory_order_seq_cst)) {
-    atomic_fetch_or_explicit(&parent->bits, bit, memory_order_seq_cst);
-    return NULL;
-  }
-  return parent;
+  if (!atomic_load_explicit(&word->bits, memory_order_seq_cst)) return true;
+  atomic_fetch_or_explicit(&parent->bits, word->parent_bit, memory_order_seq_cst);
+  return false;
 }
 
-static void hint_settle(struct hint_word *word) {
-  word = settle_level(word);
-  word = settle_level(word);
-  word = settle_level(word);
-  settle_level(word);
-}
-
-void hint_lower(uintptr_t reference) {
-  struct hint_word *leaf = hint_word_of(reference);
-  uint64_t bit = UINT64_C(1) << (reference % HINT_FANOUT);
-  if (!(atomic_load_explicit(&leaf->bits, memory_order_seq_cst) & bit)) return;
+RTM_INLINE void lower(struct hint_word *leaf, uint64_t bit) {
   atomic_fetch_and_explicit(&leaf->bits, ~bit, memory_order_seq_cst);
-  hint_settle(leaf);
+  if (settle_level(leaf)) settle_level(leaf->parent);
 }
 
-// The child below the lowest set bit; NULL, with the hint above put right, if there is none.
-RTM_INLINE struct hint *go_down(struct hint *node) {
-  if (!node) return NULL;
-  uint64_t bits = atomic_load_explicit(&node->word.bits, memory_order_seq_cst);
-  if (!bits) {
-    hint_settle(&node->word);
+void hint_lower(struct span *span) {
+  if (atomic_load_explicit(&span->hint->bits, memory_order_seq_cst) & span->hint_bit) lower(span->hint, span->hint_bit);
+}
+
+static struct span *take_below(struct hint_group *group) {
+  uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
+  if (!leaves) {
+    settle_level(&group->word);  // a late bit above
     return NULL;
   }
-  return node->child[bits_lowest(bits)];
+  struct hint_leaf *leaf = group->leaf[bits_lowest(leaves)];
+  uint64_t spans = atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
+  uint64_t bit = spans & -spans;
+  lower(&leaf->word, bit);
+  // NULL: a late bit of a span that is gone.
+  return spans ? leaf->span[bits_lowest(spans)] : NULL;
 }
 
-struct span *hint_take(struct hint_tree *tree) {
-  struct hint *node = tree->root;
-  uint32_t levels = tree->levels;
-  if (levels > 3) node = go_down(node);
-  if (levels > 2) node = go_down(node);
-  if (levels > 1) node = go_down(node);
-  if (!node) return NULL;
-  uint64_t bits = atomic_load_explicit(&node->word.bits, memory_order_seq_cst);
-  struct span *span = NULL;
-  if (bits) {
-    unsigned place = bits_lowest(bits);
-    atomic_fetch_and_explicit(&node->word.bits, ~(UINT64_C(1) << place), memory_order_seq_cst);
-    span = node->child[place];  // NULL: a late bit of a span that is gone
+struct span *hint_take(struct hints *hints, unsigned class) {
+  struct hint_class *c = &hints->class[class];
+  struct hint_group *group = c->group;
+  if (!group) return NULL;
+  // A class of more than 4096 spans has several groups; four are looked at, and the next time the next four.
+  for (unsigned i = 0; i < 4; i++) {
+    if (atomic_load_explicit(&group->word.bits, memory_order_relaxed)) {
+      c->group = group;
+      return take_below(group);
+    }
+    group = group->next;
+    if (group == c->group) return NULL;
   }
-  hint_settle(&node->word);
-  return span;
+  c->group = group;
+  return NULL;
+}
+
+struct span *hint_take_any(struct hints *hints) {
+  // Classes take turns: none waits for ever behind one that is always busy.
+  uint32_t at = hints->at % HINT_GROUPS_MOST, word = at / HINT_FANOUT;
+  uint64_t bits = atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst) & (~UINT64_C(0) << at % HINT_FANOUT);
+  if (!bits) {
+    for (unsigned i = 1; i <= HINT_TOPS && !bits; i++) {
+      word = (at / HINT_FANOUT + i) % HINT_TOPS;
+      bits = atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
+    }
+    if (!bits) return NULL;
+  }
+  uint32_t number = word * HINT_FANOUT + bits_lowest(bits);
+  hints->at = number + 1;
+  return take_below(hints->group[number]);
 }

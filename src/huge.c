@@ -7,11 +7,10 @@ static bool too_large(size_t size) { return size > (size_t)rtm_arena.segments_mo
 static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
 
 static void *start(struct span *run, uint32_t granules) {
-  run->block_size = granules;
-  run->reciprocal = 0;
+  run->reciprocal = granules;
   span_set_tag(run, TAG_HUGE);
-  rtm_window_table[run->granule] = span_index(run);
-  return span_start(run);
+  rtm_window_table[span_granule(run)] = span_index(run);
+  return run->start;
 }
 
 void *huge_malloc(size_t size, size_t alignment, bool *zero) {
@@ -23,28 +22,28 @@ void *huge_malloc(size_t size, size_t alignment, bool *zero) {
 }
 
 void huge_free(struct span *span, void *block) {
-  if (RTM_UNLIKELY(block != span_start(span))) message_misuse(block, "invalid free", "the pointer lies inside a block");
+  if (RTM_UNLIKELY(block != span->start)) message_misuse(block, "invalid free", "the pointer lies inside a block");
   if (RTM_UNLIKELY(__atomic_exchange_n(&span->tag, TAG_NONE, __ATOMIC_RELAXED) != TAG_HUGE))
     message_misuse(block, "double free", "another thread freed the block at the same time");
-  rtm_window_table[span->granule] = 0;
+  rtm_window_table[span_granule(span)] = 0;
   arena_give_run(span);
 }
 
 void *huge_resize(struct span *span, size_t size) {
   if (too_large(size)) return NULL;
-  uint32_t granules = granules_for(size), had = span->block_size;
+  uint32_t granules = granules_for(size), had = span->reciprocal;
   if (arena_resize_run(span, granules)) {
-    span->block_size = granules;
+    span->reciprocal = granules;
     if (granules < had && rtm_arena.purge != PURGE_NEVER) {
       // What is left of the last segment goes back too.
       uint32_t end = span->length * SEGMENT_GRANULES;
       if (end > had) end = had;
-      if (end > granules) os_purge((uintptr_t)granule_address(span->granule + granules), (size_t)(end - granules) << GRANULE_SHIFT);
+      if (end > granules) os_purge((uintptr_t)granule_address(span_granule(span) + granules), (size_t)(end - granules) << GRANULE_SHIFT);
     }
-    return span_start(span);
+    return span->start;
   }
   if (granules <= had) return NULL;
-  uint32_t granule = span->granule;
+  uint32_t granule = span_granule(span);
   struct span *moved = arena_move_run(span, granules);
   if (!moved) return NULL;
   rtm_window_table[granule] = 0;

@@ -12,6 +12,6 @@ void huge_free(struct span *span, void *block);
 // Changes the size, in place where possible, else by moving the pages; NULL (and unchanged) if neither is possible.
 void *huge_resize(struct span *span, size_t size);
 
-RTM_INLINE size_t huge_size(const struct span *span) { return (size_t)span->block_size << GRANULE_SHIFT; }
+RTM_INLINE size_t huge_size(const struct span *span) { return (size_t)span->reciprocal << GRANULE_SHIFT; }
 
 #endif

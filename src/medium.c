@@ -10,7 +10,7 @@ static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SI
 
 // Cuts what an aligned request got too much, at both ends.
 static struct span *align_span(struct heap *heap, struct span *span, uint32_t length, uint32_t alignment, bool zero) {
-  uint32_t at = (uint32_t)((uintptr_t)span_start(span) >> GRANULE_SHIFT);
+  uint32_t at = (uint32_t)((uintptr_t)span->start >> GRANULE_SHIFT);
   uint32_t skip = -at & (alignment - 1);
   if (skip) {
     struct span *rest = segment_skip(heap, span, skip, zero ? 0 : skip);
@@ -34,25 +34,24 @@ void *medium_malloc(struct heap *heap, size_t size, size_t alignment, bool *zero
     span = align_span(heap, span, length, unit, *zero);
     if (!span) return NULL;
   }
-  if (RTM_UNLIKELY(!hint_attach(&heap->hints[SPAN_MEDIUM], &heap->pending[SPAN_MEDIUM / 64], SPAN_MEDIUM % 64, span))) {
+  if (RTM_UNLIKELY(!hint_attach(&heap->hints, SPAN_MEDIUM, span))) {
     segment_give_span(heap, span, *zero ? 0 : span->length);
     return NULL;
   }
   span->used = 1;
   span->reciprocal = 0;
-  span->block_size = span->length << GRANULE_SHIFT;
   span->kind = SPAN_MEDIUM;
   span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
-  return span_start(span);
+  return span->start;
 }
 
 static void release(struct heap *heap, struct span *span) {
-  hint_detach(&heap->hints[SPAN_MEDIUM], span);
+  hint_detach(&heap->hints, SPAN_MEDIUM, span);
   segment_give_span(heap, span, span->length);
 }
 
 void medium_free(struct heap *heap, struct span *span, void *block) {
-  if (RTM_UNLIKELY(block != span_start(span))) message_misuse(block, "invalid free", "the pointer lies inside a block");
+  if (RTM_UNLIKELY(block != span->start)) message_misuse(block, "invalid free", "the pointer lies inside a block");
   if (RTM_UNLIKELY(atomic_load_explicit(&span->remote[0], memory_order_relaxed)))
     message_misuse(block, "double free", "the block was freed before, by another thread");
   release(heap, span);
@@ -70,7 +69,6 @@ bool medium_resize(struct heap *heap, struct span *span, size_t size) {
   if (length > MEDIUM_GRANULES_MAX) return false;
   if (length > span->length && !segment_grow_span(heap, span, length)) return false;
   if (length < span->length) segment_shrink_span(heap, span, length, false);
-  span->block_size = span->length << GRANULE_SHIFT;
   return true;
 }
 

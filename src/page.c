@@ -9,7 +9,7 @@
 // Writes the page's entries in the table, without a loop: overlapping stores of four. `length` <= 32.
 static void set_table(const struct span *page, uint32_t value) {
   typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
-  uint32_t *table = rtm_window_table + page->granule;
+  uint32_t *table = rtm_window_table + span_granule(page);
   uint32_t n = page->length;
   four values = {value, value, value, value};
   _Static_assert(PAGE_GRANULES_MAX == 32, "eight stores of four reach from both ends");
@@ -71,18 +71,16 @@ static struct span *page_new(struct heap *heap, unsigned class) {
   bool zero;
   struct span *page = segment_take_span(heap, length, &zero);
   if (!page) return NULL;
-  if (RTM_UNLIKELY(!hint_attach(&heap->hints[class], &heap->pending[class / 64], class % 64, page))) {
+  if (RTM_UNLIKELY(!hint_attach(&heap->hints, class, page))) {
     segment_give_span(heap, page, zero ? 0 : page->length);
     return NULL;
   }
   page->free = NULL;
-  page->stash = 0;
   page->used = 0;
-  page->block_size = shape->block_size;
   page->reciprocal = shape->reciprocal;
   page->fresh = 0;
   page->kind = (uint8_t)class;
-  page->retired = 0;
+  page->retired = false;
   span_set_tag(page, (uintptr_t)heap);
   // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
   set_table(page, span_index(page));
@@ -93,9 +91,9 @@ static struct span *page_new(struct heap *heap, unsigned class) {
 // The page is empty and in no list.
 static void page_release(struct heap *heap, struct span *page) {
   uint32_t class = page->kind;
-  uint32_t touched = (uint32_t)(((size_t)page->fresh * page->block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
+  uint32_t touched = (uint32_t)(((size_t)page->fresh * rtm_shape[class].block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
   for (unsigned w = 0; w < REMOTE_WORDS; w++) page->private[w] = 0;
-  hint_detach(&heap->hints[class], page);
+  hint_detach(&heap->hints, class, page);
   set_table(page, 0);
   heap->pages[class]--;
   segment_give_span(heap, page, touched);
@@ -106,12 +104,12 @@ static void page_release(struct heap *heap, struct span *page) {
 void page_emptied(struct heap *heap, struct span *page) {
   if (page->retired) return;
   uint32_t at = heap->retired_at, overtaken = heap->retired[at];
-  page->retired = 1;
+  page->retired = true;
   heap->retired[at] = span_index(page);
   heap->retired_at = (at + 1) % RETIRED_PAGES;
   if (!overtaken) return;
   page = span_at(overtaken);
-  page->retired = 0;
+  page->retired = false;
   if (page->used) return;
   dequeue(heap, page);
   page_release(heap, page);
@@ -133,9 +131,9 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
 static void *page_extend(struct span *page) {
   enum { SMALL = 512, BATCH = 8 };
   _Static_assert(SMALL * BATCH <= GRANULE_SIZE, "a batch touches little memory");
-  uint32_t left = page_blocks(page) - page->fresh, size = page->block_size;
+  uint32_t left = page_blocks(page) - page->fresh, size = rtm_shape[page->kind].block_size;
   if (!left) return NULL;
-  char *block = page_block(page, page->fresh);
+  char *block = page->start + (size_t)page->fresh * size;
   page->used++;
   if (size > SMALL || left < BATCH) {
     page->fresh++;
@@ -168,36 +166,38 @@ static bool has_remote(struct span *page) {
   return any != 0;
 }
 
-// Moves the first word of private blocks to the stash.
-static bool refill_stash(struct span *page) {
-  for (unsigned w = 0; w < REMOTE_WORDS; w++) {
-    if (!page->private[w]) continue;
-    page->stash = page->private[w];
-    page->stash_word = w & 3;
-    page->private[w] = 0;
-    return true;
+// Links up to eight of the private blocks; false if there is none.
+static bool link_private(struct span *page) {
+  enum { BATCH = 8 };
+  unsigned w = 0;
+  while (w < REMOTE_WORDS && !page->private[w]) w++;
+  if (w == REMOTE_WORDS) return false;
+  uint64_t bits = page->private[w];
+  uint32_t size = rtm_shape[page->kind].block_size;
+  char *start = page->start + (size_t)w * 64 * size;
+  void **link = &page->free;
+  for (unsigned i = 0; i < BATCH && bits; i++, bits &= bits - 1) {
+    void **block = (void **)(start + (size_t)bits_lowest(bits) * size);
+    *link = block;
+    link = block;
   }
-  return false;
+  *link = NULL;
+  page->private[w] = bits;
+  return true;
 }
 
-// A block of the page, from wherever it has one: list, stash, private, remote, fresh; NULL if it is full.
+// A block of the page, from wherever it has one: list, private, remote, fresh; NULL if it is full.
 static void *page_take(struct span *page) {
-  void *block = page->free;
-  if (block) {
-    page->free = *(void **)block;
-    page->used++;
-    return block;
-  }
-  if (!page->stash && !refill_stash(page)) {
+  if (!page->free && !link_private(page)) {
     if (!has_remote(page)) return page_extend(page);
-    hint_lower(page->hint);
+    hint_lower(page);
     page_collect(page);
-    refill_stash(page);
+    link_private(page);
   }
-  unsigned bit = bits_lowest(page->stash);
-  page->stash &= page->stash - 1;
+  void *block = page->free;
+  page->free = *(void **)block;
   page->used++;
-  return page_block(page, page->stash_word * 64u + bit);
+  return block;
 }
 
 void page_settle(struct heap *heap, struct span *page) {
@@ -219,7 +219,7 @@ static struct span *find_page(struct heap *heap, unsigned class) {
   // A hint may have come late, after its page was collected: a few of them are passed over.
   enum { LATE_HINTS = 3 };
   for (unsigned attempt = 0; attempt < LATE_HINTS; attempt++) {
-    struct span *page = hint_take(&heap->hints[class]);
+    struct span *page = hint_take(&heap->hints, class);
     if (!page || !page_collect(page)) continue;
     span_set_tag(page, (uintptr_t)heap);  // it was full, as nothing is queued
     return page;
@@ -248,7 +248,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
 void page_release_empty(struct heap *heap) {
   for (unsigned i = 0; i < RETIRED_PAGES; i++) {
     uint32_t index = heap->retired[i];
-    if (index) span_at(index)->retired = 0;
+    if (index) span_at(index)->retired = false;
     heap->retired[i] = 0;
   }
   for (unsigned class = 1; class <= CLASSES; class++) {

@@ -4,10 +4,6 @@
 
 #include "heap.h"
 
-RTM_INLINE char *page_block(const struct span *page, uint32_t number) {
-  return span_start(page) + (size_t)number * page->block_size;
-}
-
 // A block of the class when the current page has none linked: from the current page, from one with free blocks, from
 // one that other threads have freed into, or from a new one. NULL if out of memory. O(1).
 void *page_malloc(struct heap *heap, unsigned class);

@@ -51,8 +51,6 @@ void process_watch_thread(void) {
   if (atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL) pthread_setspecific(thread_key, rtm_heap);
 }
 
-bool process_fast_paths(void) { return !rtm_options.count; }
-
 // ---- start ----
 
 static bool start_memory(void) {

@@ -8,8 +8,6 @@
 // Reads the options and makes the arena. Idempotent and thread-safe; also before any constructor has run. False: the
 // system gives no memory.
 bool process_init(void);
-// True: malloc and free may take their fast paths. False: each operation is counted.
-bool process_fast_paths(void);
 // The calling thread has a heap now: heap_leave at its exit.
 void process_watch_thread(void);
 

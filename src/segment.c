@@ -7,11 +7,12 @@ enum {
 };
 
 static void set_ends(const struct span *span, uint32_t value) {
-  rtm_window_table[span->granule] = value;
-  rtm_window_table[span->granule + span->length - 1] = value;
+  uint32_t *first = rtm_window_table + span_granule(span);
+  first[0] = value;
+  first[span->length - 1] = value;
 }
 
-static struct segment *own_segment(const struct span *span) { return segment_at(segment_of_granule(span->granule)); }
+static struct segment *own_segment(const struct span *span) { return segment_at(segment_of_granule(span_granule(span))); }
 
 // A descriptor in the same segment; NULL if all are in use (then a span is not split).
 static struct span *new_descriptor(uint32_t segment) {
@@ -33,9 +34,9 @@ static void release_descriptor(struct segment *s, struct span *span) {
 
 // Cuts the span after `length` granules; the rest is a free span, not yet in the TLSF. NULL if there are no descriptors.
 static struct span *split(struct span *span, uint32_t length) {
-  struct span *rest = new_descriptor(segment_of_granule(span->granule));
+  struct span *rest = new_descriptor(segment_of_granule(span_granule(span)));
   if (!rest) return NULL;
-  rest->granule = span->granule + length;
+  rest->start = span->start + ((size_t)length << GRANULE_SHIFT);
   rest->length = span->length - length;
   rest->kind = SPAN_FREE;
   rest->tag = TAG_NONE;
@@ -54,7 +55,7 @@ static struct span *take_segment(struct heap *heap) {
   heap->segments++;
   heap->dirty += dirty;
   struct span *span = new_descriptor(segment);
-  span->granule = segment * SEGMENT_GRANULES;
+  span->start = granule_address(segment * SEGMENT_GRANULES);
   span->length = SEGMENT_GRANULES;
   span->kind = SPAN_FREE;
   span->used = dirty;
@@ -63,7 +64,7 @@ static struct span *take_segment(struct heap *heap) {
 }
 
 static void give_segment(struct heap *heap, struct span *span) {
-  uint32_t segment = segment_of_granule(span->granule);
+  uint32_t segment = segment_of_granule(span_granule(span));
   heap->dirty -= span->used;
   set_ends(span, 0);
   span->kind = SPAN_NONE;
@@ -72,12 +73,12 @@ static void give_segment(struct heap *heap, struct span *span) {
 }
 
 static void purge(struct heap *heap, struct span *span) {
-  uint32_t segment_end = (segment_of_granule(span->granule) * SEGMENT_GRANULES) + own_segment(span)->mapped;
-  uint32_t end = span->granule + span->length;
+  uint32_t segment_end = (segment_of_granule(span_granule(span)) * SEGMENT_GRANULES) + own_segment(span)->mapped;
+  uint32_t end = span_granule(span) + span->length;
   if (end > segment_end) end = segment_end;
-  if (end <= span->granule) return;
-  size_t bytes = (size_t)(end - span->granule) << GRANULE_SHIFT;
-  if (!os_purge((uintptr_t)span_start(span), bytes)) return;
+  if (end <= span_granule(span)) return;
+  size_t bytes = (size_t)(end - span_granule(span)) << GRANULE_SHIFT;
+  if (!os_purge((uintptr_t)span->start, bytes)) return;
   atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
   heap->dirty -= span->used;
   span->used = 0;
@@ -132,8 +133,8 @@ struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
   heap->dirty -= dirty;
   heap->live += span->length;
   span->kind = SPAN_MEDIUM;  // in use, whatever the caller makes of it
-  uint32_t end = span->granule % SEGMENT_GRANULES + span->length;
-  if (RTM_UNLIKELY(end > own_segment(span)->mapped) && !arena_map(segment_of_granule(span->granule), end)) {
+  uint32_t end = span_granule(span) % SEGMENT_GRANULES + span->length;
+  if (RTM_UNLIKELY(end > own_segment(span)->mapped) && !arena_map(segment_of_granule(span_granule(span)), end)) {
     segment_give_span(heap, span, dirty);
     return NULL;
   }
@@ -141,13 +142,13 @@ struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
 }
 
 static struct span *free_before(const struct span *span) {
-  if (span->granule % SEGMENT_GRANULES == 0) return NULL;
-  struct span *before = span_of(span->granule - 1);
+  if (span_granule(span) % SEGMENT_GRANULES == 0) return NULL;
+  struct span *before = span_of(span_granule(span) - 1);
   return before->kind == SPAN_FREE ? before : NULL;
 }
 
 static struct span *free_after(const struct span *span) {
-  uint32_t end = span->granule + span->length;
+  uint32_t end = span_granule(span) + span->length;
   if (end % SEGMENT_GRANULES == 0) return NULL;
   struct span *after = span_of(end);
   return after->kind == SPAN_FREE ? after : NULL;
@@ -155,8 +156,9 @@ static struct span *free_after(const struct span *span) {
 
 // Joins two neighbours into the lower one and clears the table between them.
 static void join(struct segment *s, struct span *low, struct span *high) {
-  rtm_window_table[low->granule + low->length - 1] = 0;
-  rtm_window_table[high->granule] = 0;
+  uint32_t *boundary = rtm_window_table + span_granule(high);
+  boundary[-1] = 0;
+  boundary[0] = 0;
   low->length += high->length;
   low->used += high->used;
   release_descriptor(s, high);
@@ -206,8 +208,8 @@ bool segment_grow_span(struct heap *heap, struct span *span, uint32_t length) {
   struct span *after = free_after(span);
   uint32_t more = length - span->length;
   if (!after || after->length < more) return false;
-  uint32_t end = span->granule % SEGMENT_GRANULES + length;
-  if (end > own_segment(span)->mapped && !arena_map(segment_of_granule(span->granule), end)) return false;
+  uint32_t end = span_granule(span) % SEGMENT_GRANULES + length;
+  if (end > own_segment(span)->mapped && !arena_map(segment_of_granule(span_granule(span)), end)) return false;
   tlsf_remove(&heap->spans, after);
   uint32_t dirty = after->used;
   if (after->length > more) {

@@ -44,30 +44,28 @@ enum {
 
 // The equations of a page, when no other thread is inside remote_free:
 //   blocks = min(256, length * 4096 / block_size)
-//   blocks = held + |free list| + |stash| + |private| + (blocks - fresh)
+//   blocks = held + |free list| + |private| + (blocks - fresh)
 //   `held` blocks are those that the program has and those in `remote`, not yet collected; used = held, and one more in
 //   the current page, so that the fast path of free sees no page become empty but one that can be released.
 // A page is in one of three states:
 //   current  heap->page[kind] == this    tag == heap
 //   queued   in heap->queue[kind]        tag == heap, and it has a free, private or fresh block
-//   full     in no list                  tag == heap | TAG_SLOW; free == NULL, stash == private == 0, fresh == blocks
+//   full     in no list                  tag == heap | TAG_SLOW; free == NULL, private == 0, fresh == blocks
 struct span {
-  // First cache line. Written by the owner only; other threads read tag, reciprocal, block_size, granule and hint of
-  // spans in which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
+  // First cache line. Written by the owner only; other threads read tag, start, reciprocal and the hint of spans in
+  // which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
   void *free;             // page: last-in first-out list through the first word of each free block
   uintptr_t tag;          // owner; accessed by span_tag and span_set_tag
-  uint64_t stash;         // page: free blocks of private word `stash_word`, taken from here one by one
-  uintptr_t hint;         // page, medium: leaf of the heap's hint tree | bit in it (hint.h)
+  char *start;            // address of the first granule
+  struct hint_word *hint; // page, medium: its leaf in the heap's hint tree, and its bit there (hint.h)
+  uint64_t hint_bit;
   uint32_t used;          // page: see above; medium: 1; free span: dirty granules
-  uint32_t block_size;    // page: bytes of a block; medium: bytes; huge: granules that the caller may use
-  uint32_t reciprocal;    // page: see class_shape; otherwise 0
-  uint32_t granule;       // first granule, counted from the window's base
+  uint32_t reciprocal;    // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;        // granules; runs of segments (huge or free in the arena): segments
   uint32_t next, prev;    // span indices: queue of pages, or TLSF list
   uint16_t fresh;         // page: blocks [fresh, blocks) have never been handed out or linked
   uint8_t kind;           // enum span_kind, or the size class of a page
-  uint8_t stash_word : 2; //
-  uint8_t retired : 1;    // page: waits in heap->retired
+  bool retired;           // page: waits in heap->retired
   // Second cache line. `remote` is written by any thread, `private` by the owner.
   _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
   uint64_t private[REMOTE_WORDS];         // the same, collected by the owner
@@ -115,7 +113,7 @@ RTM_INLINE uint32_t span_index(const struct span *span) {
 RTM_INLINE char *granule_address(uint32_t granule) {
   return (char *)(rtm_window_base + ((uintptr_t)granule << GRANULE_SHIFT));
 }
-RTM_INLINE char *span_start(const struct span *span) { return granule_address(span->granule); }
+RTM_INLINE uint32_t span_granule(const struct span *span) { return (uint32_t)window_granule(span->start); }
 
 RTM_INLINE uint32_t segment_of_granule(uint32_t granule) { return granule >> (SEGMENT_SHIFT - GRANULE_SHIFT); }
 RTM_INLINE struct span *segment_slot(uint32_t segment, uint32_t slot) {
