@@ -1,0 +1,1 @@
+"""rtlab: measures rtmalloc beside other allocators. Start reading at cli.py."""

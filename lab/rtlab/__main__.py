@@ -1,0 +1,5 @@
+"""`python -m rtlab`, the same as the command `rtlab`."""
+
+from rtlab.cli import main
+
+main()

@@ -1,0 +1,89 @@
+"""Which allocators can be measured now, and how a program is made to use each."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEERS, RTMALLOC, BuiltPeer, PackagedPeer
+from rtlab.debian import installed_version
+from rtlab.mistakes import Mistake, choose
+from rtlab.places import Places
+
+LIBRARY_FOLDERS = ("/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+
+
+@dataclass(frozen=True)
+class Allocator:
+    name: str
+    library: Path | None  # None: what the program was linked with
+    version: str
+    origin: str
+
+
+def glibc_version() -> str:
+    return (os.confstr("CS_GNU_LIBC_VERSION") or "unknown").removeprefix("glibc ")
+
+
+def system_library(file_name: str) -> Path | None:
+    for folder in LIBRARY_FOLDERS:
+        path = Path(folder.format(machine=platform.machine())) / file_name
+        if path.is_file():
+            return path
+    return None
+
+
+def built_record(places: Places, name: str) -> dict[str, str]:
+    """What peers.py noted when it made build/peers/NAME.so; empty if it did not."""
+    try:
+        return json.loads((places.peers / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def find_peer(places: Places, peer: PackagedPeer | BuiltPeer) -> Allocator | None:
+    ours = places.peers / f"{peer.name}.so"
+    if isinstance(peer, BuiltPeer):
+        if not ours.is_file():
+            return None
+        origin = f"crate {peer.crate.name} {peer.crate.version.partition('+')[0]}"
+        version = built_record(places, peer.name).get("version", peer.version)
+        return Allocator(peer.name, ours, version, origin)
+    library = ours if ours.is_file() else system_library(peer.library)
+    if library is None:
+        return None
+    version = installed_version(peer.package) or "unknown"
+    return Allocator(peer.name, library, version, f"Debian {peer.package}")
+
+
+def find_allocators(places: Places) -> dict[str, Allocator]:
+    """Every allocator that is there, rtmalloc first."""
+    found: dict[str, Allocator] = {}
+    if places.rtmalloc.is_file():
+        found[RTMALLOC] = Allocator(RTMALLOC, places.rtmalloc, "this tree", "build/librtmalloc.so")
+    found[GLIBC] = Allocator(GLIBC, None, glibc_version(), "the system")
+    for peer in PEERS:
+        allocator = find_peer(places, peer)
+        if allocator is not None:
+            found[peer.name] = allocator
+    return found
+
+
+def what_to_do(places: Places, name: str) -> str:
+    """Why an allocator is not there, and the command that gets it."""
+    if name == RTMALLOC:
+        return f"rtmalloc is not built: {places.rtmalloc} does not exist. Run 'make' first."
+    return f"{name} is not there: {places.peers / name}.so does not exist. Run 'rtlab peers' first."
+
+
+def choose_allocators(places: Places, given: str | None, default: list[str]) -> list[Allocator]:
+    """The allocators in a comma-separated option; of the default ones, those that are there."""
+    there = find_allocators(places)
+    names = choose("allocator", given, ALLOCATOR_NAMES, [name for name in default if name in there])
+    missing = [what_to_do(places, name) for name in names if name not in there]
+    if missing:
+        raise Mistake("\n".join(missing))
+    return [there[name] for name in names]

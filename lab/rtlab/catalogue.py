@@ -1,0 +1,81 @@
+"""The allocators we compare with: where each comes from. Data only; peers.py gets them, allocators.py finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtlab import recipes
+from rtlab.crates import Crate
+
+RTMALLOC = "rtmalloc"
+GLIBC = "glibc"
+
+CC = ("cc", "1.2.0")
+SHLEX = ("shlex", "1.3.0")
+LIBC = ("libc", "0.2.155")
+CMAKE = ("cmake", "0.1.50")
+PKG_CONFIG = ("pkg-config", "0.3.30")
+
+
+@dataclass(frozen=True)
+class PackagedPeer:
+    """A Debian package with a preloadable library."""
+
+    name: str
+    package: str
+    library: str  # file name in the system's library folder
+
+
+@dataclass(frozen=True)
+class BuiltPeer:
+    """Built here from the source that a crate carries."""
+
+    name: str
+    crate: Crate
+    version: str  # of the allocator, not of the crate
+    build: Callable[[Path, Path], Path]
+    tools: tuple[str, ...] = ("cargo", "cmake", "cc")
+
+
+def mimalloc(name: str, crate_version: str, folder: str, version: str) -> BuiltPeer:
+    crate = Crate("libmimalloc-sys", crate_version, (CC, SHLEX))
+    return BuiltPeer(name, crate, version, recipes.mimalloc(folder, version))
+
+
+JEMALLOC = "5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8"
+
+PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
+    mimalloc("mimalloc-1.7", "0.1.24", "", "1.7.5"),
+    mimalloc("mimalloc-2", "0.1.49", "v2", "2.3.2"),
+    mimalloc("mimalloc-3", "0.1.49", "v3", "3.3.2"),
+    BuiltPeer(
+        "snmalloc",
+        Crate("snmalloc-sys", "0.7.6", (CC, SHLEX, CMAKE)),
+        "0.7.6",
+        recipes.snmalloc,
+        ("cargo", "cmake", "c++"),
+    ),
+    BuiltPeer(
+        "jemalloc-5.3",
+        Crate("tikv-jemalloc-sys", f"0.7.1+{JEMALLOC}", (CC, SHLEX, LIBC)),
+        "5.3.1",
+        recipes.jemalloc(JEMALLOC),
+        ("cargo", "make", "cc", "c++"),
+    ),
+    BuiltPeer(
+        "rpmalloc",
+        Crate("rpmalloc-sys", "0.2.3+b097fd0", (CC, SHLEX, LIBC, PKG_CONFIG)),
+        "1.4.3",
+        recipes.rpmalloc,
+        ("cargo", "cc"),
+    ),
+    PackagedPeer("jemalloc", "libjemalloc2", "libjemalloc.so.2"),
+    PackagedPeer("tcmalloc", "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
+    PackagedPeer("mimalloc-debian", "libmimalloc2.0", "libmimalloc.so.2"),
+    PackagedPeer("tbbmalloc", "libtbbmalloc2", "libtbbmalloc_proxy.so.2"),
+)
+
+PEER_NAMES = tuple(peer.name for peer in PEERS)
+ALLOCATOR_NAMES = (RTMALLOC, GLIBC, *PEER_NAMES)

@@ -1,0 +1,103 @@
+"""The command `rtlab`: one function per subcommand, which checks its options and hands over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rtlab.bench import ENTRY_NAMES, Options
+from rtlab.bench import bench as run_bench
+from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEER_NAMES
+from rtlab.demo import demo as run_demo
+from rtlab.mistakes import Mistake, choose
+from rtlab.peers import get_peers
+from rtlab.places import find_places
+from rtlab.tables import peers_table, reason_in_short
+
+app = typer.Typer(
+    help="Measures rtmalloc beside other allocators.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+complaints = Console(stderr=True, highlight=False)
+
+QUICK_RUNS, FULL_RUNS = 3, 7
+QUICK_SCALE, FULL_SCALE = 0.3, 1.0
+
+
+@app.command()
+def peers(
+    only: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    install: Annotated[bool, typer.Option(help="Install missing Debian packages with apt-get.")] = True,
+    verbose: Annotated[bool, typer.Option(help="Show the whole output of builds that failed.")] = False,
+) -> None:
+    """Get and build every peer as build/peers/NAME.so, and say what is there."""
+    known = (GLIBC, *PEER_NAMES)
+    names = choose("peer", only, known, known)
+    states = get_peers(find_places(), names, install, console.print)
+    console.print(peers_table(states))
+    for state in states:
+        if state.reason and (verbose or state.reason != reason_in_short(state.reason)):
+            shown = state.reason if verbose else f"{reason_in_short(state.reason)} (--verbose shows all)"
+            complaints.print(f"{state.name}: {shown}", markup=False)
+
+
+@app.command()
+def bench(
+    allocators: Annotated[
+        str | None,
+        typer.Option(help=f"Names separated by commas, of {', '.join(ALLOCATOR_NAMES)}."),
+    ] = None,
+    loads: Annotated[str | None, typer.Option(help=f"Loads and programs, of {', '.join(ENTRY_NAMES)}.")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Rounds [default: 7, quick: 3].")] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1000, help="Amount of work [default: 1, quick: 0.3]."),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=2, max=256, help="Threads of the threaded loads.")] = max(
+        2, os.cpu_count() or 2
+    ),
+    timeout: Annotated[int, typer.Option(min=1, help="Seconds that one run may take.")] = 120,
+    out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/bench].")] = None,
+    install: Annotated[bool, typer.Option(help="Install programs that are missing (apt-get).")] = False,
+    quick: Annotated[bool, typer.Option(help="Fewer allocators, runs and less work.")] = False,
+) -> None:
+    """Measure time and peak memory of loads and real programs, in interleaved runs."""
+    places = find_places()
+    options = Options(
+        allocators=allocators,
+        loads=loads,
+        runs=runs or (QUICK_RUNS if quick else FULL_RUNS),
+        scale=scale or (QUICK_SCALE if quick else FULL_SCALE),
+        threads=threads,
+        limit_s=timeout,
+        out=(out or places.bench).resolve(),
+        install=install,
+        quick=quick,
+    )
+    raise typer.Exit(run_bench(places, options, console))
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(min=5, max=600, help="How long it may take.")] = 50.0,
+) -> None:
+    """Show a real program on the allocators that are here, in under a minute."""
+    run_demo(find_places(), console, seconds)
+
+
+def main() -> None:
+    try:
+        app()
+    except Mistake as mistake:
+        complaints.print(f"rtlab: {mistake}", markup=False)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        complaints.print("rtlab: interrupted")
+        raise SystemExit(130) from None

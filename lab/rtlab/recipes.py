@@ -1,0 +1,117 @@
+"""How each peer's library is made from its sources: its own build system, Release, nothing changed.
+
+Each function takes the crate's source and an empty folder to build in, and returns the library.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from rtlab.processes import Failed, run_tool
+
+# The crate of mimalloc 2 and 3 leaves out the folder cmake/ of its CMakeLists.txt. These two files stand in for it:
+# they only name the version and join paths for the pkg-config file, and touch no source and no flag.
+MIMALLOC_CMAKE = {
+    "mimalloc-config-version.cmake": "set(mi_version_major {major})\nset(mi_version_minor {minor})\n"
+    "set(mi_version_patch {patch})\nset(mi_version {major}.{minor})\n",
+    "JoinPaths.cmake": "function(join_paths result first)\n"
+    '  string(JOIN "/" joined "${{first}}" ${{ARGN}})\n'
+    '  set(${{result}} "${{joined}}" PARENT_SCOPE)\nendfunction()\n',
+}
+
+
+def jobs() -> str:
+    return f"-j{os.cpu_count() or 1}"
+
+
+def only(folder: Path, pattern: str) -> Path:
+    """The one real file that matches (links aside)."""
+    found = [path for path in sorted(folder.glob(pattern)) if not path.is_symlink()]
+    if len(found) != 1:
+        raise Failed(f"expected one {pattern} in {folder}, found {len(found)}")
+    return found[0]
+
+
+def cmake(source: Path, build: Path, target: str, *options: str) -> None:
+    run_tool(["cmake", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", *options])
+    run_tool(["cmake", "--build", build, "--target", target, jobs()])
+
+
+def mimalloc(folder: str, version: str):
+    """The recipe for the mimalloc in this folder of the crate."""
+
+    def build(crate: Path, work: Path) -> Path:
+        source = work / "source"
+        shutil.copytree(crate / "c_src" / "mimalloc" / folder, source)
+        if not (source / "cmake").is_dir():
+            (source / "cmake").mkdir()
+            major, minor, patch = version.split(".")
+            for name, text in MIMALLOC_CMAKE.items():
+                filled = text.format(major=major, minor=minor, patch=patch)
+                (source / "cmake" / name).write_text(filled)
+        cmake(
+            source,
+            work / "build",
+            "mimalloc",
+            *("-DMI_OVERRIDE=ON", "-DMI_BUILD_SHARED=ON", "-DMI_BUILD_STATIC=OFF"),
+            *("-DMI_BUILD_OBJECT=OFF", "-DMI_BUILD_TESTS=OFF"),
+        )
+        return only(work / "build", "libmimalloc.so*")
+
+    return build
+
+
+def snmalloc(crate: Path, work: Path) -> Path:
+    cmake(
+        crate / "upstream",
+        work / "build",
+        "snmallocshim",
+        *("-DSNMALLOC_BUILD_TESTING=OFF", "-DSNMALLOC_STATIC_LIBRARY=OFF"),
+    )
+    return only(work / "build", "libsnmallocshim.so")
+
+
+def jemalloc(version: str):
+    def build(crate: Path, work: Path) -> Path:
+        source, out = work / "source", work / "build"
+        shutil.copytree(crate / "jemalloc", source)
+        shutil.copy2(crate / "configure" / "configure", source / "configure")
+        out.mkdir()
+        run_tool(
+            [source / "configure", f"--with-version={version}", "--disable-static"],
+            cwd=out,
+        )
+        run_tool(["make", jobs(), "build_lib_shared"], cwd=out)
+        return only(out / "lib", "libjemalloc.so*")
+
+    return build
+
+
+def rpmalloc(crate: Path, work: Path) -> Path:
+    """Its build system (configure.py) is not in the crate; these are its release flags for gcc on Linux."""
+    source = crate / "rpmalloc" / "rpmalloc"
+    library = work / "librpmalloc.so"
+    run_tool(
+        [
+            os.environ.get("CC", "cc"),
+            "-std=c11",
+            "-O3",
+            "-DNDEBUG",
+            "-D_GNU_SOURCE",
+            "-funroll-loops",
+            "-fPIC",
+            "-shared",
+            "-fvisibility=hidden",
+            "-fno-builtin-malloc",
+            "-DENABLE_PRELOAD=1",
+            "-DENABLE_OVERRIDE=1",
+            "-o",
+            library,
+            source / "rpmalloc.c",
+            "-lpthread",
+            "-ldl",
+        ]
+    )
+    return library

@@ -1,0 +1,68 @@
+/* The tracer's knowledge of x86-64: registers, and string instructions that step in parts.
+ *
+ * Layer: lab/steps, implements arch.h. The load's side is marked_call_x86_64.S.
+ */
+#include "arch.h"
+#include "marked_kinds.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+enum { CALL_BYTES = 2 }; /* call *%rax */
+
+bool arch_read_marked_call(pid_t thread, struct arch_marked_call *call)
+{
+    struct user_regs_struct registers;
+    if (ptrace(PTRACE_GETREGS, thread, NULL, &registers) != 0 || registers.r10 != MARKS_MAGIC)
+        return false;
+    *call = (struct arch_marked_call){
+        .kind = registers.rcx,
+        .size = registers.r8,
+        .note = registers.r9,
+        .return_address = registers.rip + CALL_BYTES,
+        .stack_pointer = registers.rsp,
+    };
+    return call->kind < MARKED_KINDS;
+}
+
+static uint64_t read_register(pid_t thread, size_t offset)
+{
+    errno = 0;
+    long value = ptrace(PTRACE_PEEKUSER, thread, offset, NULL);
+    return errno == 0 ? (uint64_t)value : 0;
+}
+
+uint64_t arch_program_counter(pid_t thread)
+{
+    return read_register(thread, offsetof(struct user_regs_struct, rip));
+}
+
+uint64_t arch_stack_pointer(pid_t thread)
+{
+    return read_register(thread, offsetof(struct user_regs_struct, rsp));
+}
+
+/* rep movs, stos, cmps, lods, scas, ins, outs: the trap flag stops them after every iteration, yet
+ * each is one instruction (Intel SDM, volume 2, REP). */
+bool arch_steps_in_parts(pid_t thread, uint64_t program_counter)
+{
+    errno = 0;
+    uint64_t word = (uint64_t)ptrace(PTRACE_PEEKTEXT, thread, program_counter, NULL);
+    if (errno != 0)
+        return false;
+    bool repeat = false;
+    for (size_t i = 0; i < sizeof word; i++, word >>= 8) {
+        uint8_t byte = (uint8_t)word;
+        bool rex = (byte & 0xf0) == 0x40;
+        bool prefix = byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || rex;
+        repeat |= byte == 0xf2 || byte == 0xf3;
+        if (!prefix) {
+            bool string = (byte >= 0xa4 && byte <= 0xa7) || (byte >= 0xaa && byte <= 0xaf) ||
+                          (byte >= 0x6c && byte <= 0x6f);
+            return repeat && string;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,90 @@
+/* Remote frees: threads allocate and wait, the main thread frees their blocks, each free counted.
+ *
+ * Layer: lab/steps, a load (run by stepcount). Three variants: the owners are alive and idle (default); they
+ * allocate again after each round, so that what was freed is collected (--keep-allocating: their mallocs are
+ * counted too); they have exited before the first free (--orphan). Threads run one at a time: same seed, same order.
+ */
+#include "load_thread.h"
+
+enum { MAX_THREADS = 64 };
+
+static uint64_t min = 16, max = 1 << 20, block_count = 200;
+static struct load_thread owners[MAX_THREADS];
+static struct load_block *blocks; /* of all owners; owner t has [t * block_count, (t + 1) * block_count) */
+
+/* Fills the owner's empty entries. */
+static void allocate(void *first_block)
+{
+    struct load_block *block = first_block;
+    for (uint64_t i = 0; i < block_count; i++, block++) {
+        if (block->address == NULL) {
+            block->size = random_log_uniform(min, max);
+            block->address = load_use(marked_malloc(block->size), block->size);
+        }
+    }
+}
+
+static void free_shuffled(uint64_t *order, uint64_t count, uint64_t share_percent)
+{
+    for (uint64_t i = count; i > 1; i--) {
+        uint64_t j = random_uniform(0, i - 1), swap = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = swap;
+    }
+    for (uint64_t i = 0; i < count * share_percent / 100; i++) {
+        struct load_block *block = &blocks[order[i]];
+        marked_remote_free(block->address, block->size);
+        block->address = NULL;
+    }
+}
+
+int main(int argument_count, char **arguments)
+{
+    (void)argument_count;
+    uint64_t seed = 1, threads = 4, keep_allocating = 0, orphan = 0, rounds = 6;
+    const struct load_option options[] = {
+        {"seed", &seed, "of sizes and order", false},
+        {"threads", &threads, "owners, 1 to 64", false},
+        {"blocks", &block_count, "blocks of each owner", false},
+        {"min", &min, "smallest request, bytes", false},
+        {"max", &max, "largest request, bytes", false},
+        {"keep-allocating", &keep_allocating, "owners allocate again after each round", true},
+        {"rounds", &rounds, "rounds with --keep-allocating", false},
+        {"orphan", &orphan, "owners have exited before their blocks are freed", true},
+    };
+    LOAD_OPTIONS(arguments, options);
+    if (threads == 0 || threads > MAX_THREADS || min == 0 || min > max || (keep_allocating && orphan))
+        load_fail("wanted 1 <= threads <= %d, 1 <= min <= max, and not both --orphan and --keep-allocating", MAX_THREADS);
+
+    marks_open();
+    uint64_t count = threads * block_count;
+    uint64_t *order = load_table(count * sizeof *order);
+    blocks = load_table(count * sizeof *blocks);
+    load_random_state = seed;
+    for (uint64_t i = 0; i < count; i++)
+        order[i] = i;
+    for (uint64_t t = 0; t < threads; t++) {
+        load_thread_start(&owners[t]);
+        load_thread_run(&owners[t], allocate, &blocks[t * block_count]);
+    }
+    if (orphan)
+        for (uint64_t t = 0; t < threads; t++)
+            load_thread_end(&owners[t]);
+
+    marks_start();
+    for (uint64_t round = 0; keep_allocating && round < rounds; round++) {
+        snprintf(marks_note, sizeof marks_note, "round %llu of %llu owners", (unsigned long long)round,
+                 (unsigned long long)threads);
+        free_shuffled(order, count, random_uniform(10, 100));
+        for (uint64_t t = 0; t < threads; t++)
+            load_thread_run(&owners[t], allocate, &blocks[t * block_count]);
+    }
+    snprintf(marks_note, sizeof marks_note, "freeing all, %llu owners %s", (unsigned long long)threads,
+             orphan ? "gone" : "alive");
+    free_shuffled(order, count, 100);
+    marks_stop();
+    if (!orphan)
+        for (uint64_t t = 0; t < threads; t++)
+            load_thread_end(&owners[t]);
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* What both sides of the marking protocol know: the kinds of operation, and the constants.
+ *
+ * Layer: lab/steps; included by the loads (through marks.h), by the tracer and by the assembly files.
+ */
+#ifndef RTSTEPS_MARKED_KINDS_H
+#define RTSTEPS_MARKED_KINDS_H
+
+#define MARKS_MAGIC 0x5254535445505321 /* in a register at each trap: tells ours from any other breakpoint */
+#define MARKS_ENVIRONMENT "STEPCOUNT"  /* set in the load's environment by the tracer */
+#define MARKS_NOTE_BYTES 120
+
+#ifndef __ASSEMBLER__
+enum marked_kind {
+    MARKED_MALLOC,
+    MARKED_FREE, /* by the allocating thread */
+    MARKED_REMOTE_FREE,
+    MARKED_CALLOC,
+    MARKED_REALLOC,
+    MARKED_ALIGNED_ALLOC,
+    MARKED_FUNCTION, /* any other function (the self-test's) */
+    MARKED_KINDS
+};
+#endif
+
+#endif

@@ -1,0 +1,133 @@
+/* The command `stepcount`: counts the instructions of each marked operation of a load.
+ *
+ * Layer: lab/steps, top: command line and output over run, counts and worst_trace. Usage: stepcount --help.
+ */
+#define _GNU_SOURCE
+#include "counts.h"
+#include "run.h"
+#include "tracer.h"
+#include "worst_trace.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: stepcount [options] -- LOAD [load options]\n"
+    "  --preload LIB      the allocator, a library that defines malloc; none: libc's\n"
+    "  --seeds N          run the load N times, with --seed 1 to N added, and put the counts together\n"
+    "  --first-seed S     begin with S instead of 1 (implies --seeds 1)\n"
+    "  --json FILE        write the statistics as JSON too; '-' for standard output instead of the table\n"
+    "  --max-trace FILE   write where the instructions of the worst operation of each kind went\n"
+    "  --processor N      run on this processor; the default is the last one allowed\n"
+    "LOAD is a path, or a name in the folder of stepcount: taskset, synthetic, anysize, remote, adversary.\n"
+    "Its options: stepcount -- LOAD --help\n";
+
+struct options {
+    const char *preload, *json, *trace;
+    uint64_t seeds, first_seed; /* seeds 0: run once, the load's own --seed */
+    int processor;
+    char **command;
+};
+
+_Noreturn static void wrong_usage(const char *problem, const char *what)
+{
+    fprintf(stderr, "stepcount: %s%s\n%s", problem, what, usage);
+    exit(2);
+}
+
+static struct options parse(char **arguments)
+{
+    struct options options = {.first_seed = 1, .processor = run_default_processor()};
+    char **argument = arguments + 1;
+    for (; *argument != NULL && strcmp(*argument, "--") != 0; argument += 2) {
+        if (strcmp(*argument, "--help") == 0) {
+            printf("%s", usage);
+            exit(0);
+        }
+        const char *name = *argument, *value = argument[1];
+        if (value == NULL || strcmp(value, "--") == 0)
+            wrong_usage("a value is missing after ", name);
+        if (strcmp(name, "--preload") == 0)
+            options.preload = value;
+        else if (strcmp(name, "--json") == 0)
+            options.json = value;
+        else if (strcmp(name, "--max-trace") == 0)
+            options.trace = value;
+        else if (strcmp(name, "--seeds") == 0)
+            options.seeds = run_number(name, value);
+        else if (strcmp(name, "--first-seed") == 0)
+            options.first_seed = run_number(name, value);
+        else if (strcmp(name, "--processor") == 0)
+            options.processor = (int)run_number(name, value);
+        else
+            wrong_usage("unknown option ", name);
+    }
+    if (*argument == NULL || argument[1] == NULL)
+        wrong_usage("no load given; it comes after ", "--");
+    options.command = argument + 1;
+    return options;
+}
+
+static FILE *open_output(const char *path)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    if (file == NULL) {
+        perror(path);
+        exit(2);
+    }
+    return file;
+}
+
+static void print_json(const struct options *options, const struct counts *counts)
+{
+    FILE *out = open_output(options->json);
+    fprintf(out, "{\n  \"preload\": ");
+    if (options->preload != NULL)
+        counts_print_json_string(options->preload, out);
+    else
+        fprintf(out, "null");
+    fprintf(out, ",\n  \"command\": [");
+    for (char **word = options->command; *word != NULL; word++) {
+        fprintf(out, "%s", word == options->command ? "" : ", ");
+        counts_print_json_string(*word, out);
+    }
+    fprintf(out, "],\n  \"first_seed\": %llu, \"seeds\": %llu,\n  \"operations\": ", (unsigned long long)options->first_seed,
+            (unsigned long long)options->seeds);
+    counts_print_json(counts, out);
+    fprintf(out, "\n}\n");
+    if (out != stdout)
+        fclose(out);
+}
+
+int main(int argument_count, char **arguments)
+{
+    (void)argument_count;
+    struct options options = parse(arguments);
+    struct counts counts = {0};
+    struct run run = {
+        .preload = options.preload,
+        .command = options.command,
+        .seeds = options.seeds,
+        .first_seed = options.first_seed,
+        .processor = options.processor,
+        .keep_trace = options.trace != NULL,
+    };
+    char error[TRACER_ERROR_BYTES];
+    if (run_load(&run, &counts, error) != 0) {
+        fprintf(stderr, "stepcount: %s\n", error);
+        return 1;
+    }
+    if (options.json == NULL || strcmp(options.json, "-") != 0)
+        counts_print_table(&counts, stdout);
+    if (options.json != NULL)
+        print_json(&options, &counts);
+    if (options.trace != NULL) {
+        FILE *out = open_output(options.trace);
+        worst_trace_print(&counts, out);
+        if (out != stdout)
+            fclose(out);
+    }
+    counts_free(&counts);
+    return 0;
+}

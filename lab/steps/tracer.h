@@ -1,0 +1,31 @@
+/* Runs a load and counts the instructions of each operation that it marks.
+ *
+ * Layer: lab/steps, above arch and counts. Called by stepcount.c, bounds.c and steps_test.c.
+ * One run at a time in a process.
+ */
+#ifndef RTSTEPS_TRACER_H
+#define RTSTEPS_TRACER_H
+
+#include "counts.h"
+
+#include <stdbool.h>
+
+enum { TRACER_ERROR_BYTES = 512 };
+
+struct tracer_request {
+    const char *preload;         /* library to put before libc; NULL for libc's own malloc */
+    char *const *command;        /* path and arguments of the load, ended by NULL */
+    int processor;               /* tracer and load both run on this one: a switch costs a quarter */
+    bool keep_trace;             /* fill worst.trace and worst.maps */
+    uint32_t instructions_limit; /* an operation that takes more is an error; 0 for the default */
+};
+
+/* Adds the run's counts to *counts; counts_new_run() has been called before. Returns 0, or -1 with a
+ * message in error[TRACER_ERROR_BYTES]: the load could not be started, crashed, failed, or got stuck.
+ *
+ * Counted: every user-space instruction from the first of the called function to its return, a
+ * system call as one instruction, a `rep` string instruction as one. Not counted: the call, the kernel,
+ * signal handlers (a signal that arrives during an operation is delivered after it), other threads. */
+int tracer_run(const struct tracer_request *request, struct counts *counts, char *error);
+
+#endif
