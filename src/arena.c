@@ -32,14 +32,13 @@ static uint32_t run_first(const struct span *run) { return segment_of_granule(sp
 
 static bool charge(size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed) + bytes;
-  if (now > rtm_arena.bytes_limit) {
+  if (RTM_UNLIKELY(now > rtm_arena.bytes_limit)) {
     atomic_fetch_sub_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed);
     return false;
   }
-  size_t peak = atomic_load_explicit(&rtm_arena.bytes_mapped_peak, memory_order_relaxed);
-  while (now > peak && !atomic_compare_exchange_weak_explicit(&rtm_arena.bytes_mapped_peak, &peak, now,
-                                                              memory_order_relaxed, memory_order_relaxed)) {
-  }
+  // Two threads that grow at the same moment may leave the smaller of their sums.
+  if (now > atomic_load_explicit(&rtm_arena.bytes_mapped_peak, memory_order_relaxed))
+    atomic_store_explicit(&rtm_arena.bytes_mapped_peak, now, memory_order_relaxed);
   return true;
 }
 
@@ -48,10 +47,12 @@ static void discharge(size_t bytes) {
 }
 
 static bool map_at(uintptr_t address, size_t bytes, bool *taken) {
-  *taken = false;
-  if (!charge(bytes)) return false;
-  if (os_map_at(address, bytes, taken)) return true;
-  discharge(bytes);
+  if (charge(bytes)) {
+    if (os_map_at(address, bytes, taken)) return true;
+    discharge(bytes);
+  } else {
+    *taken = false;
+  }
   return false;
 }
 
@@ -64,7 +65,6 @@ static void unmap(uintptr_t address, size_t bytes) {
 // Maps `granules` of the segment; `*taken`: the range belongs to someone else.
 static bool map_segment(uint32_t segment, uint32_t granules, bool *taken) {
   struct segment *s = segment_at(segment);
-  *taken = false;
   if (s->mapped >= granules) return true;
   uintptr_t from = segment_address(segment) + ((uintptr_t)s->mapped << GRANULE_SHIFT);
   if (!map_at(from, (size_t)(granules - s->mapped) << GRANULE_SHIFT, taken)) return false;
@@ -315,8 +315,10 @@ static uint32_t take_one(void) {
   uint32_t segment = a->singles;
   if (segment)
     a->singles = segment_at(segment)->next;
-  else
+  else if (a->runs.first || !describe(a->segments_known + 1))
     segment = run_find(1);
+  else
+    segment = a->segments_known - 1;
   if (segment) {
     a->segments_in_use++;
     unretain(segment);

@@ -6,16 +6,20 @@ enum {
   PURGE_SPAN_LEAST = 16,           // granules: smaller spans are not worth a system call
 };
 
+static uint32_t *table_at(const struct span *span) { return rtm_window_table + window_granule(span->start); }
+
 static void set_ends(const struct span *span, uint32_t value) {
-  uint32_t *first = rtm_window_table + span_granule(span);
-  first[0] = value;
-  first[span->length - 1] = value;
+  uint32_t *table = table_at(span);
+  table[0] = value;
+  table[span->length - 1] = value;
 }
 
-static struct segment *own_segment(const struct span *span) { return segment_at(segment_of_granule(span_granule(span))); }
+// A pointer in a segment leads to the segment's number, and to its record.
+static uint32_t segment_number(const struct span *span) { return segment_of_granule((uint32_t)window_granule(span->start)); }
+static struct segment *own_segment(const struct span *span) { return segment_at(segment_number(span)); }
 
 // A descriptor in the same segment; NULL if all are in use (then a span is not split).
-static struct span *new_descriptor(uint32_t segment) {
+RTM_INLINE struct span *new_descriptor(uint32_t segment) {
   struct segment *s = segment_at(segment);
   if (s->unused) {
     struct span *span = span_at(s->unused);
@@ -26,24 +30,28 @@ static struct span *new_descriptor(uint32_t segment) {
   return segment_slot(segment, s->first_unused++);
 }
 
-static void release_descriptor(struct segment *s, struct span *span) {
+RTM_INLINE void release_descriptor(struct segment *s, struct span *span) {
   span->kind = SPAN_NONE;
   span->next = s->unused;
   s->unused = span_index(span);
 }
 
 // Cuts the span after `length` granules; the rest is a free span, not yet in the TLSF. NULL if there are no descriptors.
-static struct span *split(struct span *span, uint32_t length) {
-  struct span *rest = new_descriptor(segment_of_granule(span_granule(span)));
+RTM_INLINE struct span *split(struct span *span, uint32_t length) {
+  uint32_t granule = span_granule(span), whole = span->length;
+  struct span *rest = new_descriptor(segment_of_granule(granule));
   if (!rest) return NULL;
+  uint32_t *table = rtm_window_table + granule, index = span_index(span), rest_index = span_index(rest);
   rest->start = span->start + ((size_t)length << GRANULE_SHIFT);
-  rest->length = span->length - length;
+  rest->length = whole - length;
   rest->kind = SPAN_FREE;
   rest->tag = TAG_NONE;
   rest->used = 0;
   span->length = length;
-  set_ends(span, span_index(span));
-  set_ends(rest, span_index(rest));
+  table[0] = index;
+  table[length - 1] = index;
+  table[length] = rest_index;
+  table[whole - 1] = rest_index;
   return rest;
 }
 
@@ -64,7 +72,7 @@ static struct span *take_segment(struct heap *heap) {
 }
 
 static void give_segment(struct heap *heap, struct span *span) {
-  uint32_t segment = segment_of_granule(span_granule(span));
+  uint32_t segment = segment_number(span);
   heap->dirty -= span->used;
   set_ends(span, 0);
   span->kind = SPAN_NONE;
@@ -73,11 +81,10 @@ static void give_segment(struct heap *heap, struct span *span) {
 }
 
 static void purge(struct heap *heap, struct span *span) {
-  uint32_t segment_end = (segment_of_granule(span_granule(span)) * SEGMENT_GRANULES) + own_segment(span)->mapped;
-  uint32_t end = span_granule(span) + span->length;
-  if (end > segment_end) end = segment_end;
-  if (end <= span_granule(span)) return;
-  size_t bytes = (size_t)(end - span_granule(span)) << GRANULE_SHIFT;
+  uint32_t offset = span_granule(span) % SEGMENT_GRANULES, mapped = own_segment(span)->mapped;
+  uint32_t end = offset + span->length < mapped ? offset + span->length : mapped;
+  if (end <= offset) return;
+  size_t bytes = (size_t)(end - offset) << GRANULE_SHIFT;
   if (!os_purge((uintptr_t)span->start, bytes)) return;
   atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
   heap->dirty -= span->used;
@@ -91,21 +98,20 @@ static bool too_much_dirty(const struct heap *heap) {
   return rtm_arena.purge == PURGE_EAGER;
 }
 
-// There is too much: the span's memory goes back, and an older free segment, if there is one.
+// There is too much: an older free segment goes back, or this span's memory does.
 static RTM_NOINLINE void shrink(struct heap *heap, struct span *span) {
   struct tlsf_list whole = tlsf_list_of(SEGMENT_GRANULES);
   uint32_t older = heap->spans.head[whole.f][whole.s];
   if (older) {
-    struct span *segment = span_at(older);
-    tlsf_remove(&heap->spans, segment);
-    give_segment(heap, segment);
-  }
-  if (span->length == SEGMENT_GRANULES && heap->segments > 1) {
+    tlsf_remove(&heap->spans, span_at(older));
+    tlsf_insert(&heap->spans, span);
+    give_segment(heap, span_at(older));
+  } else if (span->length == SEGMENT_GRANULES && heap->segments > 1) {
     give_segment(heap, span);
-    return;
+  } else {
+    if (span->used >= PURGE_SPAN_LEAST) purge(heap, span);
+    tlsf_insert(&heap->spans, span);
   }
-  if (span->used >= PURGE_SPAN_LEAST) purge(heap, span);
-  tlsf_insert(&heap->spans, span);
 }
 
 // Where in a span its dirty granules are is not known: what stays free is dirty as far as it can be, so that a span with
@@ -134,55 +140,51 @@ struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
   heap->live += span->length;
   span->kind = SPAN_MEDIUM;  // in use, whatever the caller makes of it
   uint32_t end = span_granule(span) % SEGMENT_GRANULES + span->length;
-  if (RTM_UNLIKELY(end > own_segment(span)->mapped) && !arena_map(segment_of_granule(span_granule(span)), end)) {
+  if (RTM_UNLIKELY(end > own_segment(span)->mapped) && !arena_map(segment_number(span), end)) {
     segment_give_span(heap, span, dirty);
     return NULL;
   }
   return span;
 }
 
-static struct span *free_before(const struct span *span) {
-  if (span_granule(span) % SEGMENT_GRANULES == 0) return NULL;
-  struct span *before = span_of(span_granule(span) - 1);
-  return before->kind == SPAN_FREE ? before : NULL;
-}
-
-static struct span *free_after(const struct span *span) {
-  uint32_t end = span_granule(span) + span->length;
-  if (end % SEGMENT_GRANULES == 0) return NULL;
-  struct span *after = span_of(end);
-  return after->kind == SPAN_FREE ? after : NULL;
-}
-
-// Joins two neighbours into the lower one and clears the table between them.
-static void join(struct segment *s, struct span *low, struct span *high) {
-  uint32_t *boundary = rtm_window_table + span_granule(high);
-  boundary[-1] = 0;
-  boundary[0] = 0;
-  low->length += high->length;
-  low->used += high->used;
-  release_descriptor(s, high);
-  set_ends(low, span_index(low));
-}
-
 void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
-  struct segment *s = own_segment(span);
-  heap->live -= span->length;
+  uint32_t granule = span_granule(span), length = span->length, offset = granule % SEGMENT_GRANULES;
+  uint32_t *table = rtm_window_table + granule;
+  struct segment *s = segment_at(segment_of_granule(granule));
+  heap->live -= length;
   heap->dirty += dirty;
+  if (offset + length < SEGMENT_GRANULES) {
+    struct span *after = span_at(table[length]);
+    if (after->kind == SPAN_FREE) {
+      tlsf_remove(&heap->spans, after);
+      table[length - 1] = 0;
+      table[length] = 0;
+      length += after->length;
+      dirty += after->used;
+      release_descriptor(s, after);
+    }
+  }
+  if (offset > 0) {
+    struct span *before = span_at(table[-1]);
+    if (before->kind == SPAN_FREE) {
+      tlsf_remove(&heap->spans, before);
+      table[-1] = 0;
+      table[0] = 0;
+      table -= before->length;
+      length += before->length;
+      dirty += before->used;
+      release_descriptor(s, span);
+      span_set_tag(span, TAG_NONE);
+      span = before;
+    }
+  }
+  uint32_t index = span_index(span);
+  table[0] = index;
+  table[length - 1] = index;
   span_set_tag(span, TAG_NONE);
   span->kind = SPAN_FREE;
+  span->length = length;
   span->used = dirty;
-  set_ends(span, span_index(span));
-  struct span *after = free_after(span), *before = free_before(span);
-  if (after) {
-    tlsf_remove(&heap->spans, after);
-    join(s, span, after);
-  }
-  if (before) {
-    tlsf_remove(&heap->spans, before);
-    join(s, before, span);
-    span = before;
-  }
   if (RTM_UNLIKELY(too_much_dirty(heap)))
     shrink(heap, span);
   else
@@ -205,11 +207,12 @@ struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, u
 }
 
 bool segment_grow_span(struct heap *heap, struct span *span, uint32_t length) {
-  struct span *after = free_after(span);
-  uint32_t more = length - span->length;
-  if (!after || after->length < more) return false;
-  uint32_t end = span_granule(span) % SEGMENT_GRANULES + length;
-  if (end > own_segment(span)->mapped && !arena_map(segment_of_granule(span_granule(span)), end)) return false;
+  uint32_t granule = span_granule(span), more = length - span->length;
+  uint32_t end = granule % SEGMENT_GRANULES + length;
+  if (end > SEGMENT_GRANULES) return false;
+  struct span *after = span_of(granule + span->length);
+  if (after->kind != SPAN_FREE || after->length < more) return false;
+  if (end > own_segment(span)->mapped && !arena_map(segment_number(span), end)) return false;
   tlsf_remove(&heap->spans, after);
   uint32_t dirty = after->used;
   if (after->length > more) {
@@ -221,9 +224,13 @@ bool segment_grow_span(struct heap *heap, struct span *span, uint32_t length) {
   }
   heap->dirty -= dirty;
   heap->live += after->length;
-  uint32_t used = span->used;
-  join(own_segment(span), span, after);
-  span->used = used;
+  uint32_t *table = rtm_window_table + granule;
+  table[span->length - 1] = 0;
+  table[span->length] = 0;
+  span->length += after->length;
+  table[0] = span_index(span);
+  table[span->length - 1] = span_index(span);
+  release_descriptor(own_segment(span), after);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// Linux: system calls by their libc wrappers, errno kept. See os.h.
+// Linux: see os.h. What happens while a program runs is called directly (syscall.h), the rest through libc, errno kept.
 #define _GNU_SOURCE
 #include "os.h"
 
@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "syscall.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -21,56 +22,42 @@ struct os_counts rtm_os_counts;
 static void count(_Atomic uint64_t *calls) { atomic_fetch_add_explicit(calls, 1, memory_order_relaxed); }
 
 bool os_map_at(uintptr_t address, size_t bytes, bool *taken) {
-  int saved = errno;
   count(&rtm_os_counts.map);
-  void *got = mmap((void *)address, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  *taken = got == MAP_FAILED && errno == EEXIST;
-  errno = saved;
-  if (got == MAP_FAILED) return false;
-  if ((uintptr_t)got == address) return true;
+  long got = os_syscall(SYS_mmap, (long)address, (long)bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (RTM_LIKELY(got == (long)address)) return true;
+  *taken = got == -EEXIST || !os_failed(got);
   // A kernel (before 4.17) or emulator that takes the address as a hint only.
-  os_unmap((uintptr_t)got, bytes);
-  *taken = true;
+  if (!os_failed(got)) os_unmap((uintptr_t)got, bytes);
   return false;
 }
 
 void *os_map(size_t bytes) {
-  int saved = errno;
   count(&rtm_os_counts.map);
-  void *got = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  errno = saved;
-  return got == MAP_FAILED ? NULL : got;
+  long got = os_syscall(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                        -1, 0);
+  return os_failed(got) ? NULL : (void *)got;
 }
 
 void os_unmap(uintptr_t address, size_t bytes) {
-  int saved = errno;
   count(&rtm_os_counts.unmap);
-  munmap((void *)address, bytes);
-  errno = saved;
+  os_syscall(SYS_munmap, (long)address, (long)bytes, 0, 0, 0, 0);
 }
 
 bool os_purge(uintptr_t address, size_t bytes) {
-  int saved = errno;
   count(&rtm_os_counts.purge);
-  bool done = madvise((void *)address, bytes, MADV_DONTNEED) == 0;
-  errno = saved;
-  return done;
+  return os_syscall(SYS_madvise, (long)address, (long)bytes, MADV_DONTNEED, 0, 0, 0) == 0;
 }
 
 bool os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes) {
-  int saved = errno;
   count(&rtm_os_counts.remap);
-  void *got = mremap((void *)address, bytes, target_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)target);
-  errno = saved;
-  return got != MAP_FAILED;
+  return !os_failed(os_syscall(SYS_mremap, (long)address, (long)bytes, (long)target_bytes,
+                               MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0));
 }
 
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
-  int saved = errno;
   count(&rtm_os_counts.wait);
-  syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
-  errno = saved;
+  os_syscall(SYS_futex, (long)word, operation | FUTEX_PRIVATE_FLAG, value, 0, 0, 0);
 }
 
 RTM_COLD void os_lock_wait(struct os_lock *lock) {

@@ -13,8 +13,8 @@ struct os_counts {  // system calls since start, for the statistics
 };
 RTM_HIDDEN extern struct os_counts rtm_os_counts;
 
-// Zeroed, readable and writable memory at exactly `address` (a multiple of 4096). Fails if anything is mapped there
-// (`taken` is set) or the system has no memory left (`taken` is cleared).
+// Zeroed, readable and writable memory at exactly `address` (a multiple of 4096). If that fails, `*taken` says whether
+// something else is mapped there, or the system has no memory left.
 bool os_map_at(uintptr_t address, size_t bytes, bool *taken);
 // Zeroed memory anywhere; NULL if there is none.
 void *os_map(size_t bytes);
