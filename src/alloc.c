@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "check.h"
 #include "huge.h"
 #include "medium.h"
 #include "message.h"
@@ -25,6 +26,7 @@ static RTM_COLD void *out_of_memory(void) {
 // ---- malloc ----
 
 RTM_INLINE void *counted(void *block, size_t size) {
+  if (DEBUG_VARIANT) check_operation(rtm_heap);
   if (RTM_UNLIKELY(rtm_options.count) && block) stats_count_malloc(block, size);
   return block;
 }
@@ -99,6 +101,10 @@ static RTM_COLD void free_special(void *block, struct span *span) {
 }
 
 static RTM_NOINLINE void free_local_slow(void *block, struct span *span) {
+  if (DEBUG_VARIANT) {
+    check_free(span, block);
+    check_operation(rtm_heap);
+  }
   if (RTM_UNLIKELY(rtm_options.count)) {
     if (span->free == block) free_twice(block);  // the fast path, which would have seen it, is off
     stats_count_free(block);

@@ -26,6 +26,7 @@ struct arena {
   _Atomic uint32_t granules_retained;  // mapped granules of free segments; the same
   uint32_t granules_reserved;  // RTMALLOC_RESERVE: retained whatever the purge mode
   enum purge purge;
+  _Atomic bool purge_refused;  // memory is locked: only whole segments can go back, by unmapping
   char *meta, *meta_end;       // permanent metadata: heaps, hint nodes
   // Bytes mapped from the system, data and metadata; changed by atomics, as arena_map takes no lock.
   _Atomic size_t bytes_mapped, bytes_mapped_peak, bytes_purged;

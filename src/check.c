@@ -2,7 +2,7 @@
 // Linear in the heap; used by the tests, by fuzzing, and by the debug variant as it runs.
 #include "check.h"
 
-#include "heap.h"
+#include "message.h"
 #include "page.h"
 #include "rtmalloc.h"
 
@@ -152,6 +152,25 @@ const char *check_heap(const struct heap *heap) {
     REQUIRE(census.pages[class] == heap->pages[class], "the heap knows how many pages each class has");
   const char *broken = check_tlsf(&heap->spans, census.free_spans);
   return broken ? broken : check_queues(heap);
+}
+
+// The larger the heap, the rarer: a constant share of the run.
+void check_operation(struct heap *heap) {
+  static _Thread_local uint64_t operations, next = 1;
+  if (++operations < next) return;
+  next = operations + 512 * ((uint64_t)heap->segments * heap->segments + 1);
+  const char *broken = check_heap(heap);
+  if (broken) message_misuse(heap, "the heap is damaged, or rtmalloc is wrong; this does not hold", broken);
+}
+
+void check_free(struct span *span, const void *block) {
+  if (!span_is_page(span)) return;
+  if (!is_block(span, block)) message_misuse(block, "invalid free", "the pointer lies inside a block");
+  for (void *free = span->free; free; free = *(void **)free)
+    if (free == block) message_misuse(block, "double free", "the block is in its page's free list");
+  uint32_t number = (uint32_t)((size_t)((const char *)block - span->start) / rtm_shape[span->kind].block_size);
+  uint64_t word = span->private[number / 64] | atomic_load_explicit(&span->remote[number / 64], memory_order_relaxed);
+  if (word >> (number % 64) & 1) message_misuse(block, "double free", "the block was freed before, by another thread");
 }
 
 const char *rtm_check(void) { return rtm_heap == &rtm_no_heap ? NULL : check_heap(rtm_heap); }

@@ -1,10 +1,22 @@
-// See check.c.
+// Checks of a live heap. Layer: above page. Called by alloc in the debug variant, and by tests through rtm_check.
 #ifndef RTM_CHECK_H
 #define RTM_CHECK_H
 
-struct heap;
+#include "heap.h"
 
 // NULL if every invariant of the heap holds, else the sentence that does not. The caller owns or has claimed the heap.
+// Linear in the heap.
 const char *check_heap(const struct heap *heap);
+
+// What the debug variant does beside each operation, none of which takes a fast path there: check_operation looks at the
+// whole heap now and then, check_free at the block and its page. Both abort with a line that says what is wrong.
+void check_operation(struct heap *heap);
+void check_free(struct span *span, const void *block);
+
+#ifdef RTM_DEBUG
+enum { DEBUG_VARIANT = 1 };
+#else
+enum { DEBUG_VARIANT = 0 };
+#endif
 
 #endif

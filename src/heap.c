@@ -1,6 +1,7 @@
 // Making, leaving and adopting heaps. See heap.h.
 #include "heap.h"
 
+#include "check.h"
 #include "options.h"
 #include "page.h"
 #include "process.h"
@@ -56,6 +57,7 @@ static struct heap *adopt(void) {
 }
 
 void heap_leave(struct heap *heap) {
+  page_leave_all(heap);
   os_lock_acquire(&heaps.lock);
   heap->next_orphan = heaps.orphans;
   heaps.orphans = heap;
@@ -78,7 +80,7 @@ struct heap *heap_of_thread(void) {
   if (!heap) heap = heap_new();
   if (!heap) return NULL;
   rtm_heap = heap;
-  rtm_fast_heap = rtm_options.count ? &rtm_no_heap : heap;
+  rtm_fast_heap = rtm_options.count || DEBUG_VARIANT ? &rtm_no_heap : heap;
   process_watch_thread();
   return heap;
 }

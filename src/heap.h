@@ -31,6 +31,7 @@ struct heap {
   uint32_t segments;                      // owned
   uint32_t live;                          // granules in pages and medium blocks
   uint32_t dirty;                         // granules of free spans that hold memory
+  uint32_t dirty_oldest, dirty_newest;    // list of the free spans that are worth a purge (segment.c)
   uint32_t retired[RETIRED_PAGES];        // span indices: pages that became empty, in order; released when overtaken
   uint32_t retired_at;
   uint32_t id;

@@ -24,9 +24,17 @@ static struct span *align_span(struct heap *heap, struct span *span, uint32_t le
   return span;
 }
 
+static void medium_collect_one(struct heap *heap) {
+  struct span *freed = hint_take(&heap->hints, SPAN_MEDIUM);
+  if (freed) medium_collect(heap, freed);
+}
+
 void *medium_malloc(struct heap *heap, size_t size, size_t alignment, bool *zero) {
   uint32_t length = granules_for(size), unit = granules_for(alignment);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
+  // More medium blocks come back than go out, as long as other threads have freed any; and something of another class.
+  medium_collect_one(heap);
+  medium_collect_one(heap);
   remote_collect(heap);
   struct span *span = segment_take_span(heap, length + unit - 1, zero);
   if (!span) return NULL;
@@ -65,8 +73,8 @@ void medium_collect(struct heap *heap, struct span *span) {
 }
 
 bool medium_resize(struct heap *heap, struct span *span, size_t size) {
+  if (size > MEDIUM_MAX) return false;
   uint32_t length = granules_for(size);
-  if (length > MEDIUM_GRANULES_MAX) return false;
   if (length > span->length && !segment_grow_span(heap, span, length)) return false;
   if (length < span->length) segment_shrink_span(heap, span, length, false);
   return true;

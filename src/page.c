@@ -160,6 +160,12 @@ bool page_collect(struct span *page) {
   return any != 0;
 }
 
+static bool private_any(const struct span *page) {
+  uint64_t any = 0;
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= page->private[w];
+  return any != 0;
+}
+
 static bool has_remote(struct span *page) {
   uint64_t any = 0;
   for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= atomic_load_explicit(&page->remote[w], memory_order_relaxed);
@@ -187,9 +193,13 @@ static bool link_private(struct span *page) {
 }
 
 // A block of the page, from wherever it has one: list, private, remote, fresh; NULL if it is full.
-static void *page_take(struct span *page) {
+static void *page_take(struct heap *heap, struct span *page) {
   if (!page->free && !link_private(page)) {
-    if (!has_remote(page)) return page_extend(page);
+    if (!has_remote(page)) {
+      // Fresh blocks: as many at least come back from wherever other threads have freed.
+      remote_collect(heap);
+      return page_extend(page);
+    }
     hint_lower(page);
     page_collect(page);
     link_private(page);
@@ -224,13 +234,12 @@ static struct span *find_page(struct heap *heap, unsigned class) {
     span_set_tag(page, (uintptr_t)heap);  // it was full, as nothing is queued
     return page;
   }
-  remote_collect(heap);
   return page_new(heap, class);
 }
 
 void *page_malloc(struct heap *heap, unsigned class) {
   struct span *page = heap->page[class];
-  void *block = page_take(page);
+  void *block = page_take(heap, page);
   if (RTM_LIKELY(block != NULL)) return block;
   // Full: no list has it until a block comes back.
   if (page != &rtm_no_page) {
@@ -242,7 +251,21 @@ void *page_malloc(struct heap *heap, unsigned class) {
   if (!page) return NULL;
   page->used++;
   heap->page[class] = page;
-  return page_take(page);
+  return page_take(heap, page);
+}
+
+void page_leave_all(struct heap *heap) {
+  for (unsigned class = 1; class <= CLASSES; class++) {
+    struct span *page = heap->page[class];
+    if (page == &rtm_no_page) continue;
+    heap->page[class] = &rtm_no_page;
+    page->used--;
+    if (page->free || private_any(page) || page->fresh < page_blocks(page))
+      enqueue(heap, page);
+    else
+      span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
+    if (!page->used) page_emptied(heap, page);
+  }
 }
 
 void page_release_empty(struct heap *heap) {

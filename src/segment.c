@@ -2,7 +2,8 @@
 #include "segment.h"
 
 enum {
-  DIRTY_FLOOR = SEGMENT_GRANULES,  // free memory that a heap may hold in any case: 4 MiB
+  DIRTY_FLOOR = SEGMENT_GRANULES / 2,  // granules of free memory that a heap may hold in any case: 2 MiB
+  DIRTY_ORPHAN = SEGMENT_GRANULES / 16, // and one without a thread: 256 KiB
   PURGE_SPAN_LEAST = 16,           // granules: smaller spans are not worth a system call
 };
 
@@ -85,7 +86,10 @@ static void purge(struct heap *heap, struct span *span) {
   uint32_t end = offset + span->length < mapped ? offset + span->length : mapped;
   if (end <= offset) return;
   size_t bytes = (size_t)(end - offset) << GRANULE_SHIFT;
-  if (!os_purge((uintptr_t)span->start, bytes)) return;
+  if (!os_purge((uintptr_t)span->start, bytes)) {
+    rtm_arena.purge_refused = true;
+    return;
+  }
   atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
   heap->dirty -= span->used;
   span->used = 0;
@@ -93,24 +97,72 @@ static void purge(struct heap *heap, struct span *span) {
 
 // Free memory that may be kept: a quarter of what is live, and a segment in any case. So a program in a steady state
 // makes no system calls, and one that shrinks gives back.
+static bool has_thread(const struct heap *heap) {
+  uint32_t state = __atomic_load_n(&heap->state, __ATOMIC_RELAXED);
+  return state != HEAP_ORPHAN && state != HEAP_CLAIMED;
+}
+
 static bool too_much_dirty(const struct heap *heap) {
-  if (rtm_arena.purge == PURGE_LAZY) return heap->dirty > DIRTY_FLOOR && heap->dirty > heap->live / 4;
+  if (RTM_LIKELY(heap->dirty <= DIRTY_ORPHAN)) return rtm_arena.purge == PURGE_EAGER;
+  if (rtm_arena.purge == PURGE_LAZY)
+    return !has_thread(heap) || (heap->dirty > DIRTY_FLOOR && heap->dirty > heap->live / 4);
   return rtm_arena.purge == PURGE_EAGER;
 }
 
-// There is too much: an older free segment goes back, or this span's memory does.
-static RTM_NOINLINE void shrink(struct heap *heap, struct span *span) {
-  struct tlsf_list whole = tlsf_list_of(SEGMENT_GRANULES);
-  uint32_t older = heap->spans.head[whole.f][whole.s];
-  if (older) {
-    tlsf_remove(&heap->spans, span_at(older));
-    tlsf_insert(&heap->spans, span);
-    give_segment(heap, span_at(older));
-  } else if (span->length == SEGMENT_GRANULES && heap->segments > 1) {
-    give_segment(heap, span);
-  } else {
-    if (span->used >= PURGE_SPAN_LEAST) purge(heap, span);
-    tlsf_insert(&heap->spans, span);
+// ---- free spans: in the TLSF, and, if enough of the span is dirty, in a list by age ----
+
+// A free span's `private` words hold its place in the list; all are zero when it is in none.
+enum { OLDER, NEWER, LISTED };
+
+static void insert_free(struct heap *heap, struct span *span) {
+  tlsf_insert(&heap->spans, span);
+  if (span->used < PURGE_SPAN_LEAST) return;
+  uint32_t newest = heap->dirty_newest, index = span_index(span);
+  span->private[OLDER] = newest;
+  span->private[LISTED] = 1;
+  if (newest)
+    span_at(newest)->private[NEWER] = index;
+  else
+    heap->dirty_oldest = index;
+  heap->dirty_newest = index;
+}
+
+static void forget_dirty(struct heap *heap, struct span *span) {
+  if (!span->private[LISTED]) return;
+  uint32_t older = (uint32_t)span->private[OLDER], newer = (uint32_t)span->private[NEWER];
+  span->private[OLDER] = 0;
+  span->private[NEWER] = 0;
+  span->private[LISTED] = 0;
+  if (older)
+    span_at(older)->private[NEWER] = newer;
+  else
+    heap->dirty_oldest = newer;
+  if (newer)
+    span_at(newer)->private[OLDER] = older;
+  else
+    heap->dirty_newest = older;
+}
+
+static void remove_free(struct heap *heap, struct span *span) {
+  tlsf_remove(&heap->spans, span);
+  forget_dirty(heap, span);
+}
+
+// There is too much: the oldest goes back. One for each span that comes, so that the two keep step.
+static RTM_NOINLINE void shrink(struct heap *heap) {
+  uint32_t index = heap->dirty_oldest;
+  if (RTM_UNLIKELY(rtm_arena.purge_refused)) {
+    struct tlsf_list whole = tlsf_list_of(SEGMENT_GRANULES);
+    index = heap->spans.head[whole.f][whole.s];
+  }
+  if (!index) return;
+  struct span *oldest = span_at(index);
+  forget_dirty(heap, oldest);
+  if (oldest->length == SEGMENT_GRANULES && (heap->segments > 1 || !has_thread(heap))) {
+    tlsf_remove(&heap->spans, oldest);
+    give_segment(heap, oldest);
+  } else if (!rtm_arena.purge_refused) {
+    purge(heap, oldest);
   }
 }
 
@@ -121,30 +173,61 @@ static uint32_t leave_dirty(struct span *rest, uint32_t dirty) {
   return rest->used;
 }
 
-struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
+// As segment_take_span, but its memory may not be mapped yet.
+RTM_INLINE struct span *take_unmapped(struct heap *heap, uint32_t length, uint32_t *dirty) {
   struct span *span = tlsf_take(&heap->spans, length);
-  if (!span) {
+  if (RTM_LIKELY(span != NULL)) {
+    forget_dirty(heap, span);
+  } else {
     span = take_segment(heap);
     if (!span) return NULL;
   }
-  uint32_t dirty = span->used;
-  *zero = dirty == 0;
+  *dirty = span->used;
   if (span->length > length) {
     struct span *rest = split(span, length);
     if (rest) {
-      dirty -= leave_dirty(rest, dirty);
-      tlsf_insert(&heap->spans, rest);
+      *dirty -= leave_dirty(rest, *dirty);
+      insert_free(heap, rest);
     }
   }
-  heap->dirty -= dirty;
+  heap->dirty -= *dirty;
   heap->live += span->length;
   span->kind = SPAN_MEDIUM;  // in use, whatever the caller makes of it
-  uint32_t end = span_granule(span) % SEGMENT_GRANULES + span->length;
-  if (RTM_UNLIKELY(end > own_segment(span)->mapped) && !arena_map(segment_number(span), end)) {
-    segment_give_span(heap, span, dirty);
-    return NULL;
-  }
   return span;
+}
+
+static bool is_mapped(const struct span *span) {
+  return span_granule(span) % SEGMENT_GRANULES + span->length <= own_segment(span)->mapped;
+}
+
+static bool map_span(const struct span *span) {
+  uint32_t granule = span_granule(span);
+  return arena_map(segment_of_granule(granule), granule % SEGMENT_GRANULES + span->length);
+}
+
+// The end of a segment cannot be mapped: there may be a free span elsewhere that is.
+static RTM_COLD struct span *take_elsewhere(struct heap *heap, uint32_t length, bool *zero, unsigned attempts) {
+  uint32_t dirty;
+  struct span *span = take_unmapped(heap, length, &dirty);
+  if (!span || is_mapped(span) || map_span(span)) {
+    *zero = span && dirty == 0;
+    return span;
+  }
+  struct span *other = attempts ? take_elsewhere(heap, length, zero, attempts - 1) : NULL;
+  segment_give_span(heap, span, dirty);
+  return other;
+}
+
+struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
+  enum { ATTEMPTS = 8 };
+  uint32_t dirty;
+  struct span *span = take_unmapped(heap, length, &dirty);
+  if (RTM_UNLIKELY(!span)) return NULL;
+  *zero = dirty == 0;
+  if (RTM_LIKELY(is_mapped(span)) || map_span(span)) return span;
+  struct span *other = take_elsewhere(heap, length, zero, ATTEMPTS);
+  segment_give_span(heap, span, dirty);
+  return other;
 }
 
 void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
@@ -156,7 +239,7 @@ void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
   if (offset + length < SEGMENT_GRANULES) {
     struct span *after = span_at(table[length]);
     if (after->kind == SPAN_FREE) {
-      tlsf_remove(&heap->spans, after);
+      remove_free(heap, after);
       table[length - 1] = 0;
       table[length] = 0;
       length += after->length;
@@ -167,7 +250,7 @@ void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
   if (offset > 0) {
     struct span *before = span_at(table[-1]);
     if (before->kind == SPAN_FREE) {
-      tlsf_remove(&heap->spans, before);
+      remove_free(heap, before);
       table[-1] = 0;
       table[0] = 0;
       table -= before->length;
@@ -185,10 +268,8 @@ void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
   span->kind = SPAN_FREE;
   span->length = length;
   span->used = dirty;
-  if (RTM_UNLIKELY(too_much_dirty(heap)))
-    shrink(heap, span);
-  else
-    tlsf_insert(&heap->spans, span);
+  insert_free(heap, span);
+  if (RTM_UNLIKELY(too_much_dirty(heap))) shrink(heap);
 }
 
 void segment_shrink_span(struct heap *heap, struct span *span, uint32_t length, bool zero) {
@@ -213,13 +294,13 @@ bool segment_grow_span(struct heap *heap, struct span *span, uint32_t length) {
   struct span *after = span_of(granule + span->length);
   if (after->kind != SPAN_FREE || after->length < more) return false;
   if (end > own_segment(span)->mapped && !arena_map(segment_number(span), end)) return false;
-  tlsf_remove(&heap->spans, after);
+  remove_free(heap, after);
   uint32_t dirty = after->used;
   if (after->length > more) {
     struct span *rest = split(after, more);
     if (rest) {
       dirty -= leave_dirty(rest, dirty);
-      tlsf_insert(&heap->spans, rest);
+      insert_free(heap, rest);
     }
   }
   heap->dirty -= dirty;
@@ -236,12 +317,16 @@ bool segment_grow_span(struct heap *heap, struct span *span, uint32_t length) {
 
 void segment_purge_all(struct heap *heap) {
   for (uint32_t f = 0; f < TLSF_FIRST; f++)
-    for (uint32_t s = 0; s < TLSF_SECOND; s++)
-      for (uint32_t i = heap->spans.head[f][s]; i; i = span_at(i)->next)
-        if (span_at(i)->used) purge(heap, span_at(i));
-  struct tlsf_list whole = tlsf_list_of(SEGMENT_GRANULES);
-  for (uint32_t i; (i = heap->spans.head[whole.f][whole.s]) != 0;) {
-    tlsf_remove(&heap->spans, span_at(i));
-    give_segment(heap, span_at(i));
-  }
+    for (uint32_t l = 0; l < TLSF_SECOND; l++)
+      for (uint32_t next, i = heap->spans.head[f][l]; i; i = next) {
+        struct span *span = span_at(i);
+        next = span->next;
+        forget_dirty(heap, span);
+        if (span->length == SEGMENT_GRANULES) {
+          tlsf_remove(&heap->spans, span);
+          give_segment(heap, span);
+        } else if (span->used) {
+          purge(heap, span);
+        }
+      }
 }

@@ -1,0 +1,54 @@
+# A thin layer over CMake: `make` builds everything into build/. The two commands of the README are demo and test.
+JOBS ?= $(shell nproc)
+CTEST = ctest --test-dir build --output-on-failure
+
+.PHONY: all setup lab demo test bench peers fuzz sanitizers aarch64 install clean
+
+all:
+	cmake --preset release
+	cmake --build build -j$(JOBS)
+
+# Debian packages that are missing (needs root or sudo); nothing where all are there.
+setup:
+	tools/setup-debian $(SETUP)
+
+.venv/installed: lab/pyproject.toml
+	python3 -m venv .venv
+	.venv/bin/pip install --quiet --editable 'lab[test]'
+	touch $@
+lab: .venv/installed
+
+demo:
+	tools/setup-debian build demo
+	$(MAKE) all lab
+	.venv/bin/rtlab demo
+
+test:
+	tools/setup-debian build test
+	$(MAKE) lab
+	$(MAKE) all
+	$(CTEST) -j$(JOBS) -LE alone
+	$(CTEST) -L alone
+
+peers:
+	tools/setup-debian build bench
+	$(MAKE) lab
+	.venv/bin/rtlab peers
+
+bench:
+	tools/setup-debian build demo bench
+	$(MAKE) all lab
+	.venv/bin/rtlab peers
+	.venv/bin/rtlab bench $(BENCH)
+
+# Long forms of what `make test` does for seconds.
+fuzz: 
+	tools/setup-debian build test
+	fuzz/run $(SECONDS_LONG)
+SECONDS_LONG ?= 3600
+
+install: all
+	cmake --install build
+
+clean:
+	rm -rf build build-*

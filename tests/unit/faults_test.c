@@ -1,0 +1,148 @@
+// Fault injection: each system call of src/os/os.h fails in turn, once or from then on for ever, over a whole run. What
+// is asked for then is refused with ENOMEM or served; nothing is corrupted; once the system gives again, all is served,
+// and all comes back. The calls are replaced by the linker (--wrap), so the library under test is the one that is built.
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "os/os.h"
+#include "rtmalloc.h"
+#include "shadow.h"
+
+#define MIB ((size_t)1 << 20)
+
+static struct {
+  uint64_t calls, fail_at;  // the number of calls so far; the one that fails (1: the first; 0: none)
+  bool for_ever;            // and all after it
+  bool taken;               // os_map_at says that someone else has the addresses
+  size_t mapped;            // bytes that are mapped, as the allocator should know
+} faults;
+
+static bool fails(void) {
+  faults.calls++;
+  return faults.fail_at && (faults.calls == faults.fail_at || (faults.for_ever && faults.calls > faults.fail_at));
+}
+
+bool __real_os_map_at(uintptr_t address, size_t bytes, bool *taken);
+void *__real_os_map(size_t bytes);
+void __real_os_unmap(uintptr_t address, size_t bytes);
+bool __real_os_purge(uintptr_t address, size_t bytes);
+bool __real_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes);
+bool __wrap_os_map_at(uintptr_t address, size_t bytes, bool *taken);
+void *__wrap_os_map(size_t bytes);
+void __wrap_os_unmap(uintptr_t address, size_t bytes);
+bool __wrap_os_purge(uintptr_t address, size_t bytes);
+bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes);
+
+bool __wrap_os_map_at(uintptr_t address, size_t bytes, bool *taken) {
+  if (fails()) {
+    *taken = faults.taken;
+    return false;
+  }
+  if (!__real_os_map_at(address, bytes, taken)) return false;
+  faults.mapped += bytes;
+  return true;
+}
+void *__wrap_os_map(size_t bytes) {
+  void *result = fails() ? NULL : __real_os_map(bytes);
+  if (result) faults.mapped += bytes;
+  return result;
+}
+void __wrap_os_unmap(uintptr_t address, size_t bytes) {
+  faults.mapped -= bytes;
+  __real_os_unmap(address, bytes);
+}
+bool __wrap_os_purge(uintptr_t address, size_t bytes) { return !fails() && __real_os_purge(address, bytes); }
+bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes) {
+  if (fails() || !__real_os_move(address, bytes, target, target_bytes)) return false;
+  faults.mapped += target_bytes - bytes;
+  return true;
+}
+
+// ---- the run ----
+
+static struct shadow shadow = {.bytes_most = 200 * MIB};
+
+static void *in_another_thread(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < 20; i++)
+    shadow_apply(&shadow, (struct operation){OPERATION_MALLOC, 200 + i, 100 * (size_t)i * i, 0});
+  return NULL;
+}
+
+// Grows past a neighbour, so that pages are moved; shrinks; grows again.
+static void resize_huge(void) {
+  shadow_apply(&shadow, (struct operation){OPERATION_MALLOC, 250, 9 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_CALLOC, 251, 9 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 250, 30 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 250, 11 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 251, 13 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 251, 50 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_ALIGNED, 252, 5 * MIB, 25});
+}
+
+static void load(void) {
+  struct random random = test_random(0);
+  for (unsigned i = 0; i < 600; i++) {
+    size_t most = i < 300 ? 4 * MIB : 24 * MIB;
+    shadow_apply(&shadow, shadow_random_operation(&random, most));
+    if (i % 200 == 100) {
+      pthread_t thread;
+      CHECK_EQUAL(pthread_create(&thread, NULL, in_another_thread, NULL), 0);
+      pthread_join(thread, NULL);
+    }
+    if (i % 200 == 150) resize_huge();
+    if (i % 50 == 0) CHECK_SOUND(rtm_check());
+  }
+}
+
+static void check_mapped(void) {
+  struct rtm_stats stats;
+  rtm_stats(&stats);
+  CHECK_EQUAL(stats.mapped, faults.mapped);
+}
+
+static void fail_then_recover(void) {
+  shadow.may_refuse = true;
+  load();
+  CHECK_SOUND(rtm_check());
+  check_mapped();
+  // The system gives again: so does the allocator.
+  faults.fail_at = 0;
+  shadow.may_refuse = false;
+  load();
+  shadow_free_all(&shadow);
+  rtm_trim();
+  CHECK_SOUND(rtm_check());
+  check_mapped();
+  struct rtm_stats stats;
+  rtm_stats(&stats);
+  CHECK_EQUAL(stats.in_use, 0);
+}
+
+// How many calls a run makes when none fails: shared with the child that counts.
+static uint64_t *counted;
+
+static void count_calls(void) {
+  load();
+  *counted = faults.calls;
+}
+
+static void each_in_turn(bool for_ever, bool taken) {
+  counted = mmap(NULL, sizeof *counted, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK_EQUAL(test_in_child(count_calls), 0);
+  CHECK(*counted > 20);
+  uint64_t runs = test_operations(*counted), stride = runs < *counted ? *counted / runs : 1;
+  faults.for_ever = for_ever;
+  faults.taken = taken;
+  for (faults.fail_at = 1; faults.fail_at <= *counted; faults.fail_at += stride) {
+    int status = test_in_child(fail_then_recover);
+    if (status) test_fail(__FILE__, __LINE__, "the run broke in which call %llu of %llu failed", (unsigned long long)faults.fail_at, (unsigned long long)*counted);
+  }
+}
+
+TEST(each_call_fails_once) { each_in_turn(false, false); }
+TEST(each_call_and_all_after_it_fail) { each_in_turn(true, false); }
+TEST(each_mapping_finds_the_addresses_taken) { each_in_turn(false, true); }

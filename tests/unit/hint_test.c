@@ -1,0 +1,319 @@
+// Hint trees: whatever is raised is found, whoever is stopped where, while spans come and go and the trees grow.
+#include "hint.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rtmalloc.h"
+#include "test.h"
+
+static struct hints *hints;
+static struct span *spans;  // not of the window: a hint tree only keeps their addresses
+// What a remote free leaves before it raises the hint.
+static _Atomic uint64_t *freed;
+
+enum { CLASS = 7, OTHER_CLASS = 20, STEPS_OF_A_RAISE = 4, GROUP_SPANS = HINT_FANOUT * HINT_FANOUT };
+
+static void start(uint32_t most) {
+  rtm_free(rtm_malloc(1));  // the arena gives the nodes
+  hints = aligned_alloc(64, bits_round_up(sizeof *hints, 64));
+  memset(hints, 0, sizeof *hints);
+  spans = aligned_alloc(SPAN_SIZE, (size_t)most * SPAN_SIZE);
+  memset(spans, 0, (size_t)most * SPAN_SIZE);
+  freed = calloc(most, sizeof *freed);
+}
+
+static void attach(uint32_t i) { CHECK(hint_attach(hints, CLASS, &spans[i])); }
+
+static void raise_hint(uint32_t i) {
+  atomic_fetch_add_explicit(&freed[i], 1, memory_order_seq_cst);
+  hint_raise(spans[i].hint, spans[i].hint_bit);
+}
+
+// What the owner does with a hint: how many blocks it led to.
+static uint64_t look_at(struct span *span) {
+  return span ? atomic_exchange_explicit(&freed[span - spans], 0, memory_order_acq_rel) : 0;
+}
+static uint64_t look(void) { return look_at(hint_take(hints, CLASS)); }
+static bool is_pending(void) { return hint_any(hints); }
+
+// Takes until nothing is pending; each take either finds a span or clears a word.
+static uint64_t drain(void) {
+  uint64_t found = 0;
+  for (uint64_t steps = 0; is_pending(); steps++) {
+    found += look_at(hint_take_any(hints));
+    CHECK(steps < 1u << 24);
+  }
+  return found;
+}
+
+static void check_nothing_lost(uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) CHECK_EQUAL(atomic_load(&freed[i]), 0);
+  for (uint32_t i = 0; i < hints->groups; i++) {
+    struct hint_group *group = hints->group[i];
+    CHECK_EQUAL(atomic_load(&group->word.bits), 0);
+    for (uint32_t l = 0; l < group->leaves; l++) CHECK_EQUAL(atomic_load(&group->leaf[l]->word.bits), 0);
+  }
+}
+
+static void raise_each_of(uint32_t count, uint32_t groups) {
+  start(count);
+  for (uint32_t i = 0; i < count; i++) attach(i);
+  CHECK_EQUAL(hints->groups, groups);
+  CHECK(!is_pending());
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t scattered = (uint32_t)((uint64_t)i * 7919 % count);
+    raise_hint(scattered);
+    CHECK(is_pending());
+    if (i % 3 == 0) CHECK_EQUAL(drain(), i ? 3 : 1);
+  }
+  drain();
+  check_nothing_lost(count);
+}
+
+TEST(one_span) { raise_each_of(1, 1); }
+TEST(one_full_leaf) { raise_each_of(HINT_FANOUT, 1); }
+TEST(two_leaves) { raise_each_of(HINT_FANOUT + 1, 1); }
+TEST(one_full_group) { raise_each_of(GROUP_SPANS, 1); }
+TEST(two_groups) { raise_each_of(GROUP_SPANS + 1, 2); }
+TEST(groups_under_two_words_of_the_top) { raise_each_of(HINT_FANOUT * GROUP_SPANS + 1, HINT_FANOUT + 1); }
+
+// Groups are shared out among the classes; when the last is full, so is the tree, and nothing is broken.
+TEST(the_last_place) {
+  start(2);
+  CHECK(hint_attach(hints, OTHER_CLASS, &spans[1]));
+  for (uint32_t i = 0; i < (HINT_GROUPS_MOST - 1) * GROUP_SPANS; i++) attach(0);
+  CHECK(!hint_attach(hints, CLASS, &spans[0]));
+  CHECK(hint_attach(hints, OTHER_CLASS, &spans[0]));
+  raise_hint(0);
+  raise_hint(1);
+  CHECK_EQUAL(drain(), 2);
+  hint_detach(hints, OTHER_CLASS, &spans[0]);
+  CHECK(hint_attach(hints, OTHER_CLASS, &spans[0]));
+}
+
+// A class with more groups than one call looks at is found by the next calls.
+TEST(each_of_many_groups_is_found_by_its_class) {
+  enum { GROUPS = 20 };
+  start(GROUPS * GROUP_SPANS);
+  for (uint32_t i = 0; i < GROUPS * GROUP_SPANS; i++) attach(i);
+  for (uint32_t i = 0; i < GROUPS * GROUP_SPANS; i += 997) {
+    raise_hint(i);
+    uint64_t found = 0;
+    for (uint32_t calls = 0; calls < GROUPS && !found; calls++) found = look();
+    CHECK_EQUAL(found, 1);
+    CHECK(!is_pending());
+  }
+}
+
+TEST(a_class_gets_no_spans_of_another) {
+  start(2);
+  attach(0);
+  CHECK(hint_attach(hints, OTHER_CLASS, &spans[1]));
+  raise_hint(0);
+  raise_hint(1);
+  CHECK(hint_take(hints, CLASS) == &spans[0]);
+  CHECK(!hint_take(hints, CLASS));
+  CHECK(hint_take(hints, OTHER_CLASS) == &spans[1]);
+  CHECK(!is_pending());
+}
+
+// Nobody waits behind a class that is always busy.
+TEST(classes_take_turns) {
+  start(SPAN_MEDIUM + 1);
+  for (unsigned class = 1; class <= SPAN_MEDIUM; class++) CHECK(hint_attach(hints, class, &spans[class]));
+  for (unsigned class = 1; class <= SPAN_MEDIUM; class++) raise_hint(class);
+  uint64_t found = 0;
+  for (unsigned turn = 0; turn < SPAN_MEDIUM; turn++) {
+    found += look_at(hint_take_any(hints));
+    raise_hint(1);
+  }
+  CHECK(found >= SPAN_MEDIUM);
+  for (unsigned class = 2; class <= SPAN_MEDIUM; class++) CHECK_EQUAL(atomic_load(&freed[class]), 0);
+}
+
+TEST(each_place_is_given_once_and_given_again) {
+  enum { COUNT = 300 };
+  start(COUNT);
+  struct random random = test_random(0);
+  bool attached[COUNT] = {false};
+  uint32_t now = 0, peak = 0;
+  uint64_t operations = test_operations(20000);
+  for (uint64_t step = 0; step < operations; step++) {
+    uint32_t i = (uint32_t)random_below(&random, COUNT);
+    if (attached[i])
+      hint_detach(hints, CLASS, &spans[i]), now--;
+    else
+      attach(i), now++;
+    attached[i] = !attached[i];
+    if (now > peak) peak = now;
+    if (step % 256) continue;
+    for (uint32_t a = 0; a < COUNT; a++) {
+      if (!attached[a]) continue;
+      struct hint_leaf *leaf = (struct hint_leaf *)spans[a].hint;
+      CHECK(leaf->span[bits_lowest(spans[a].hint_bit)] == &spans[a]);
+      CHECK(!(leaf->vacant & spans[a].hint_bit));
+    }
+  }
+  // No leaf is added while another has room.
+  CHECK_EQUAL(hints->groups, 1);
+  CHECK_EQUAL(hints->group[0]->leaves, (peak + HINT_FANOUT - 1) / HINT_FANOUT);
+}
+
+TEST(a_late_bit_of_a_detached_span_is_harmless) {
+  start(2);
+  attach(0);
+  struct span late = spans[0];
+  hint_detach(hints, CLASS, &spans[0]);
+  hint_raise(late.hint, late.hint_bit);
+  CHECK_EQUAL(drain(), 0);
+  attach(1);  // takes the same place
+  CHECK(spans[1].hint == late.hint && spans[1].hint_bit == late.hint_bit);
+  hint_raise(late.hint, late.hint_bit);
+  CHECK_EQUAL(drain(), 0);
+  raise_hint(1);
+  CHECK_EQUAL(drain(), 1);
+}
+
+TEST(a_lowered_hint_is_gone_at_every_level) {
+  start(5000);
+  for (uint32_t i = 0; i < 5000; i++) attach(i);
+  raise_hint(4999);
+  CHECK(is_pending());
+  hint_lower(&spans[4999]);
+  CHECK(!is_pending());
+  // But not those beside it.
+  raise_hint(4998);
+  raise_hint(4999);
+  hint_lower(&spans[4999]);
+  CHECK(is_pending());
+  atomic_store(&freed[4999], 0);
+  CHECK_EQUAL(drain(), 1);
+  check_nothing_lost(5000);
+}
+
+// ---- a thread that is stopped half-way: the raise, cut into its steps ----
+
+// Step 0 frees the block, each later one raises a level.
+struct raiser {
+  uint32_t span;
+  unsigned step;
+};
+
+static bool raiser_step(struct raiser *raiser) {
+  const struct span *span = &spans[raiser->span];
+  struct hint_word *group = span->hint->parent;
+  switch (raiser->step++) {
+    case 0: atomic_fetch_add(&freed[raiser->span], 1); return true;
+    case 1: hint_raise_level(span->hint, span->hint_bit); return true;
+    case 2: hint_raise_level(group, span->hint->parent_bit); return true;
+    case 3: hint_raise_level(group->parent, group->parent_bit); return true;
+    default: return false;
+  }
+}
+
+static void raiser_finish(struct raiser *raiser) {
+  while (raiser_step(raiser)) {
+  }
+}
+
+TEST(a_stopped_thread_hides_no_block_but_its_own) {
+  enum { COUNT = GROUP_SPANS + 64 };
+  start(COUNT);
+  for (uint32_t i = 0; i < COUNT; i++) attach(i);
+  // The same span, the same leaf, the same group, another one.
+  static const uint32_t others[] = {100, 101, 200, COUNT - 1};
+  for (unsigned stopped = 0; stopped <= STEPS_OF_A_RAISE; stopped++)
+    for (unsigned settled = 0; settled < 2; settled++)
+      for (unsigned o = 0; o < sizeof others / sizeof others[0]; o++) {
+        struct raiser late = {.span = 100}, other = {.span = others[o]};
+        for (unsigned i = 0; i < stopped; i++) raiser_step(&late);
+        if (settled) drain();
+        raiser_finish(&other);
+        CHECK(drain() >= 1);
+        CHECK_EQUAL(atomic_load(&freed[others[o]]), 0);
+        if (stopped == STEPS_OF_A_RAISE) CHECK_EQUAL(atomic_load(&freed[100]), 0);
+        raiser_finish(&late);
+        drain();
+        check_nothing_lost(COUNT);
+      }
+}
+
+// Two threads and the owner, in every order of their steps. Who moves next is read from `order`, two bits a step.
+static void run_in_order(uint64_t order, unsigned steps, uint32_t span_a, uint32_t span_b) {
+  struct raiser a = {.span = span_a}, b = {.span = span_b};
+  for (unsigned i = 0; i < steps; i++, order /= 3) {
+    if (order % 3 == 0)
+      look();
+    else
+      raiser_step(order % 3 == 1 ? &a : &b);
+  }
+  raiser_finish(&a);
+  raiser_finish(&b);
+  drain();
+  CHECK_EQUAL(atomic_load(&freed[span_a]), 0);
+  CHECK_EQUAL(atomic_load(&freed[span_b]), 0);
+}
+
+TEST(nothing_is_lost_in_any_order_of_steps) {
+  enum { STEPS = 10 };
+  start(200);
+  for (uint32_t i = 0; i < 200; i++) attach(i);
+  drain();
+  uint64_t orders = 1;
+  for (unsigned i = 0; i < STEPS; i++) orders *= 3;
+  uint64_t stride = test_operations(orders) < orders ? orders / (1 + test_operations(orders)) : 1;
+  for (uint64_t order = 0; order < orders; order += stride) {
+    run_in_order(order, STEPS, 3, 3);
+    run_in_order(order, STEPS, 3, 4);
+    run_in_order(order, STEPS, 3, 150);
+  }
+}
+
+// ---- threads ----
+
+enum { RAISERS = 3, SPANS_MOST = 9000 };
+static _Atomic uint32_t published;
+static _Atomic uint64_t raised, running;
+static uint64_t raises_each;
+
+static void *raiser_thread(void *stream) {
+  struct random random = test_random((uintptr_t)stream);
+  for (uint64_t i = 0; i < raises_each; i++) {
+    uint32_t count = atomic_load_explicit(&published, memory_order_acquire);
+    raise_hint((uint32_t)random_below(&random, count));
+    if (i % 64 == 0) sched_yield();
+  }
+  atomic_fetch_add(&raised, raises_each);
+  atomic_fetch_sub(&running, 1);
+  return NULL;
+}
+
+TEST(threads_raise_while_the_owner_takes_and_the_tree_grows) {
+  start(SPANS_MOST);
+  raises_each = test_operations(50000);
+  attach(0);
+  atomic_store(&published, 1);
+  atomic_store(&running, RAISERS);
+  pthread_t threads[RAISERS];
+  for (uintptr_t i = 0; i < RAISERS; i++) pthread_create(&threads[i], NULL, raiser_thread, (void *)(i + 1));
+  uint64_t found = 0;
+  uint32_t count = 1;
+  while (atomic_load(&running)) {
+    found += look() + look_at(hint_take_any(hints));
+    if (count < SPANS_MOST) {
+      attach(count);
+      atomic_store_explicit(&published, ++count, memory_order_release);
+    }
+    // The way of a page that looks at itself, without having been led there.
+    uint32_t own = count / 2;
+    hint_lower(&spans[own]);
+    found += look_at(&spans[own]);
+  }
+  for (unsigned i = 0; i < RAISERS; i++) pthread_join(threads[i], NULL);
+  found += drain();
+  CHECK_EQUAL(found, atomic_load(&raised));
+  check_nothing_lost(count);
+}

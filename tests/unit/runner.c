@@ -1,0 +1,61 @@
+// Runs the tests of a program, each in a process of its own:  program [NAME ...]
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test.h"
+
+enum { TESTS_MOST = 64 };
+static struct {
+  const char *name;
+  test_function *run;
+} tests[TESTS_MOST];
+static int count;
+
+void test_register(const char *name, test_function *run) {
+  if (count == TESTS_MOST) abort();
+  tests[count].name = name;
+  tests[count++].run = run;
+}
+
+int test_in_child(test_function *run) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    run();
+    exit(0);
+  }
+  int status = -1;
+  if (child > 0) waitpid(child, &status, 0);
+  return status;
+}
+
+static bool chosen(const char *name, int names, char **wanted) {
+  for (int i = 1; i < names; i++)
+    if (strcmp(name, wanted[i]) == 0) return true;
+  return names <= 1;
+}
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int main(int argc, char **argv) {
+  int ran = 0, failed = 0;
+  test_seed();
+  for (int i = 0; i < count; i++) {
+    if (!chosen(tests[i].name, argc, argv)) continue;
+    double start = seconds();
+    int status = test_in_child(tests[i].run);
+    printf("%s %s (%.2f s)\n", status ? "FAILED" : "ok    ", tests[i].name, seconds() - start);
+    ran++;
+    failed += status != 0;
+  }
+  printf("%d tests, %d failed\n", ran, failed);
+  return failed || !ran;
+}

@@ -1,0 +1,114 @@
+// TLSF: the mapping for every length, and the lists against a model that searches everything.
+#include "tlsf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "test.h"
+
+static uint32_t number(struct tlsf_list list) { return list.f * TLSF_SECOND + list.s; }
+
+// The shortest length that list (f, s) holds, as the comment in tlsf.h says.
+static uint32_t shortest(struct tlsf_list list) {
+  return list.f == 0 ? list.s : (TLSF_SECOND + list.s) << (list.f - 1);
+}
+
+TEST(every_length_is_in_the_list_whose_bounds_hold_it) {
+  uint32_t before = 0;
+  for (uint32_t length = 1; length < 1u << TLSF_LENGTH_BITS; length++) {
+    struct tlsf_list list = tlsf_list_of(length);
+    CHECK(list.f < TLSF_FIRST && list.s < TLSF_SECOND);
+    CHECK(shortest(list) <= length);
+    uint32_t n = number(list) + 1;
+    if (n < TLSF_FIRST * TLSF_SECOND) CHECK(length < shortest((struct tlsf_list){n / TLSF_SECOND, n % TLSF_SECOND}));
+    CHECK(number(list) == before || number(list) == before + 1);
+    before = number(list);
+  }
+}
+
+TEST(a_request_goes_to_the_first_list_of_which_all_fit) {
+  for (uint32_t length = 1; length < 1u << TLSF_LENGTH_BITS; length++) {
+    struct tlsf_list list = tlsf_list_for(length), own = tlsf_list_of(length);
+    if (list.f >= TLSF_FIRST) {
+      CHECK_EQUAL(number(own) + 1, TLSF_FIRST * TLSF_SECOND);
+      continue;
+    }
+    CHECK(shortest(list) >= length);
+    CHECK_EQUAL(number(list), number(own) + (shortest(own) != length));
+  }
+}
+
+// ---- lists against a model: an array of flags ----
+
+enum { SPANS = 2000 };
+static struct tlsf tlsf;
+static bool is_free[SPANS + 1];
+
+static void make_spans(void) {
+  rtm_window_spans = aligned_alloc(SPAN_SIZE, (SPANS + 1) * SPAN_SIZE);
+  memset(rtm_window_spans, 0, (SPANS + 1) * SPAN_SIZE);
+}
+
+static void check_lists(void) {
+  uint32_t listed = 0, free = 0;
+  for (uint32_t f = 0; f < TLSF_FIRST; f++) {
+    CHECK_EQUAL(tlsf.first >> f & 1, tlsf.second[f] != 0);
+    for (uint32_t s = 0; s < TLSF_SECOND; s++) {
+      CHECK_EQUAL(tlsf.second[f] >> s & 1, tlsf.head[f][s] != 0);
+      for (uint32_t before = 0, i = tlsf.head[f][s]; i; before = i, i = span_at(i)->next) {
+        CHECK(is_free[i]);
+        CHECK_EQUAL(number(tlsf_list_of(span_at(i)->length)), f * TLSF_SECOND + s);
+        CHECK_EQUAL(span_at(i)->prev, before);
+        CHECK(++listed <= SPANS);
+      }
+    }
+  }
+  for (uint32_t i = 1; i <= SPANS; i++) free += is_free[i];
+  CHECK_EQUAL(listed, free);
+}
+
+// Good fit: the span comes from the lowest list that has any among those that certainly fit.
+static void check_taken(const struct span *taken, uint32_t length) {
+  uint32_t from = number(tlsf_list_for(length)), best = UINT32_MAX;
+  for (uint32_t i = 1; i <= SPANS; i++) {
+    uint32_t list = number(tlsf_list_of(span_at(i)->length));
+    if (is_free[i] && list >= from && list < best) best = list;
+  }
+  if (!taken) {
+    CHECK_EQUAL(best, UINT32_MAX);
+    return;
+  }
+  CHECK(is_free[span_index(taken)]);
+  CHECK(taken->length >= length);
+  CHECK_EQUAL(number(tlsf_list_of(taken->length)), best);
+}
+
+TEST(take_insert_and_remove_as_a_search_over_all_spans_would) {
+  make_spans();
+  struct random random = test_random(0);
+  uint64_t operations = test_operations(40000);
+  for (uint64_t step = 0; step < operations; step++) {
+    uint32_t i = 1 + (uint32_t)random_below(&random, SPANS);
+    // Phases in which the lists fill, and others in which they run empty.
+    bool filling = step / 4000 % 2 == 0;
+    if (!is_free[i] && (filling || random_below(&random, 4) == 0)) {
+      span_at(i)->length = 1 + (uint32_t)random_size(&random, (1u << TLSF_LENGTH_BITS) - 2);
+      tlsf_insert(&tlsf, span_at(i));
+      is_free[i] = true;
+    } else if (is_free[i] && random_below(&random, 2)) {
+      tlsf_remove(&tlsf, span_at(i));
+      is_free[i] = false;
+    } else {
+      uint32_t length = 1 + (uint32_t)random_size(&random, (1u << TLSF_LENGTH_BITS) - 2);
+      struct span *taken = tlsf_take(&tlsf, length);
+      check_taken(taken, length);
+      if (taken) is_free[span_index(taken)] = false;
+    }
+    if (step % 100 == 0) check_lists();
+  }
+  for (uint32_t i = 1; i <= SPANS; i++)
+    if (is_free[i]) tlsf_remove(&tlsf, span_at(i)), is_free[i] = false;
+  check_lists();
+  CHECK_EQUAL(tlsf.first, 0);
+  CHECK(!tlsf_take(&tlsf, 1));
+}
