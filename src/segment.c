@@ -205,16 +205,40 @@ static bool map_span(const struct span *span) {
   return arena_map(segment_of_granule(granule), granule % SEGMENT_GRANULES + span->length);
 }
 
-// The end of a segment cannot be mapped: there may be a free span elsewhere that is.
-static RTM_COLD struct span *take_elsewhere(struct heap *heap, uint32_t length, bool *zero, unsigned attempts) {
-  uint32_t dirty;
-  struct span *span = take_unmapped(heap, length, &dirty);
-  if (!span || is_mapped(span) || map_span(span)) {
-    *zero = span && dirty == 0;
-    return span;
+// Joins the free span behind to this one, which is in use.
+static void absorb(struct heap *heap, struct span *span, struct span *after) {
+  remove_free(heap, after);
+  heap->dirty -= after->used;
+  heap->live += after->length;
+  uint32_t *table = table_at(span);
+  table[span->length - 1] = 0;
+  table[span->length] = 0;
+  span->length += after->length;
+  table[0] = span_index(span);
+  table[span->length - 1] = span_index(span);
+  release_descriptor(own_segment(span), after);
+}
+
+// The end of a segment cannot be mapped: the whole of it is put aside, as there may be a free span elsewhere that is
+// mapped. At most one segment in each call has such an end, if not the system's limits change meanwhile.
+static RTM_COLD struct span *take_elsewhere(struct heap *heap, struct span *failed, uint32_t dirty, uint32_t length,
+                                            bool *zero, unsigned attempts) {
+  uint32_t granule = span_granule(failed);
+  if (granule % SEGMENT_GRANULES + failed->length < SEGMENT_GRANULES) {
+    struct span *after = span_of(granule + failed->length);
+    if (after->kind == SPAN_FREE) {
+      dirty += after->used;
+      absorb(heap, failed, after);
+    }
   }
-  struct span *other = attempts ? take_elsewhere(heap, length, zero, attempts - 1) : NULL;
-  segment_give_span(heap, span, dirty);
+  uint32_t other_dirty;
+  struct span *other = take_unmapped(heap, length, &other_dirty);
+  if (other) {
+    *zero = other_dirty == 0;
+    if (!is_mapped(other) && !map_span(other))
+      other = attempts ? take_elsewhere(heap, other, other_dirty, length, zero, attempts - 1) : NULL;
+  }
+  segment_give_span(heap, failed, dirty);
   return other;
 }
 
@@ -225,9 +249,7 @@ struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
   if (RTM_UNLIKELY(!span)) return NULL;
   *zero = dirty == 0;
   if (RTM_LIKELY(is_mapped(span)) || map_span(span)) return span;
-  struct span *other = take_elsewhere(heap, length, zero, ATTEMPTS);
-  segment_give_span(heap, span, dirty);
-  return other;
+  return take_elsewhere(heap, span, dirty, length, zero, ATTEMPTS);
 }
 
 void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
@@ -294,24 +316,17 @@ bool segment_grow_span(struct heap *heap, struct span *span, uint32_t length) {
   struct span *after = span_of(granule + span->length);
   if (after->kind != SPAN_FREE || after->length < more) return false;
   if (end > own_segment(span)->mapped && !arena_map(segment_number(span), end)) return false;
-  remove_free(heap, after);
-  uint32_t dirty = after->used;
   if (after->length > more) {
+    remove_free(heap, after);
     struct span *rest = split(after, more);
     if (rest) {
-      dirty -= leave_dirty(rest, dirty);
+      heap->dirty -= after->used - leave_dirty(rest, after->used);
+      after->used = 0;
       insert_free(heap, rest);
     }
+    insert_free(heap, after);
   }
-  heap->dirty -= dirty;
-  heap->live += after->length;
-  uint32_t *table = rtm_window_table + granule;
-  table[span->length - 1] = 0;
-  table[span->length] = 0;
-  span->length += after->length;
-  table[0] = span_index(span);
-  table[span->length - 1] = span_index(span);
-  release_descriptor(own_segment(span), after);
+  absorb(heap, span, after);
   return true;
 }
 
