@@ -106,7 +106,8 @@ static RTM_NOINLINE void free_local_slow(void *block, struct span *span) {
     check_operation(rtm_heap);
   }
   if (RTM_UNLIKELY(rtm_options.count)) {
-    if (span->free == block) free_twice(block);  // the fast path, which would have seen it, is off
+    // The fast path, which would have seen it, is off.
+    if (span_is_page(span) && span->free == block) free_twice(block);
     stats_count_free(block);
   }
   local_free(rtm_heap, span, block);

@@ -56,6 +56,13 @@ static bool map_at(uintptr_t address, size_t bytes, bool *taken) {
   return false;
 }
 
+static void *map_anywhere(size_t bytes) {
+  if (!charge(bytes)) return NULL;
+  void *got = os_map(bytes);
+  if (!got) discharge(bytes);
+  return got;
+}
+
 static void unmap(uintptr_t address, size_t bytes) {
   os_unmap(address, bytes);
   discharge(bytes);
@@ -341,7 +348,10 @@ uint32_t arena_take_segment(uint32_t *dirty) {
     bool taken;
     if (map_segment(segment, rtm_arena.segments_in_use <= SMALL_PROGRAM ? FIRST_STEP : SEGMENT_GRANULES, &taken))
       return segment;
-    if (taken) continue;  // someone else mapped this range: never to be used
+    if (taken) {  // someone else mapped this range: never to be used
+      rtm_arena.segments_in_use--;
+      continue;
+    }
     arena_trim();
     if (map_segment(segment, FIRST_STEP, &taken)) return segment;
     arena_give_segment(segment);
@@ -421,11 +431,13 @@ struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
     if (map_run(run, granules, &taken)) return run;
     if (taken) {
       // Part of it belongs to someone else: leave the bare segments out of use for good, give the others back.
-      for (uint32_t i = 0, n = run->length, first = run_first(run); i < n; i++)
-        if (segment_at(first + i)->mapped) {
-          rtm_arena.segments_huge--;
+      for (uint32_t i = 0, n = run->length, first = run_first(run); i < n; i++) {
+        rtm_arena.segments_huge--;
+        if (segment_at(first + i)->mapped)
           arena_give_segment(first + i);
-        }
+        else
+          rtm_arena.segments_in_use--;
+      }
       run->kind = SPAN_NONE;
       continue;
     }
@@ -526,7 +538,7 @@ void *arena_metadata(size_t bytes) {
   os_lock_acquire(&a->lock);
   if ((size_t)(a->meta_end - a->meta) < bytes) {
     size_t step = bits_round_up(bytes > STEP ? bytes : STEP, GRANULE_SIZE);
-    char *more = charge(step) ? os_map(step) : NULL;
+    char *more = map_anywhere(step);
     if (!more) {
       os_lock_release(&a->lock);
       return NULL;
@@ -541,6 +553,7 @@ void *arena_metadata(size_t bytes) {
 }
 
 bool arena_reserve(size_t bytes) {
+  if (bytes > (size_t)rtm_arena.segments_most << SEGMENT_SHIFT) return false;
   uint32_t granules = (uint32_t)((bytes + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
   bool zero;
   struct span *run = arena_take_run(granules, 1, &zero);

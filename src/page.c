@@ -195,14 +195,14 @@ static bool link_private(struct span *page) {
 // A block of the page, from wherever it has one: list, private, remote, fresh; NULL if it is full.
 static void *page_take(struct heap *heap, struct span *page) {
   if (!page->free && !link_private(page)) {
-    if (!has_remote(page)) {
-      // Fresh blocks: as many at least come back from wherever other threads have freed.
+    if (has_remote(page)) {
+      hint_lower(page);
+      page_collect(page);
+    } else {
+      // Fresh blocks: as many at least come back from wherever other threads have freed, which may be this page.
       remote_collect(heap);
-      return page_extend(page);
     }
-    hint_lower(page);
-    page_collect(page);
-    link_private(page);
+    if (!link_private(page)) return page_extend(page);
   }
   void *block = page->free;
   page->free = *(void **)block;

@@ -148,7 +148,7 @@ static void remove_free(struct heap *heap, struct span *span) {
   forget_dirty(heap, span);
 }
 
-// There is too much: the oldest goes back. One for each span that comes, so that the two keep step.
+// There is too much: the oldest goes back.
 static RTM_NOINLINE void shrink(struct heap *heap) {
   uint32_t index = heap->dirty_oldest;
   if (RTM_UNLIKELY(rtm_arena.purge_refused)) {
@@ -173,8 +173,9 @@ static uint32_t leave_dirty(struct span *rest, uint32_t dirty) {
   return rest->used;
 }
 
-// As segment_take_span, but its memory may not be mapped yet.
-RTM_INLINE struct span *take_unmapped(struct heap *heap, uint32_t length, uint32_t *dirty) {
+// As segment_take_span, but its memory may not be mapped yet. `*dirty`: as many granules as it has to count as dirty when
+// it is given back untouched.
+RTM_INLINE struct span *take_unmapped(struct heap *heap, uint32_t length, uint32_t *dirty, bool *zero) {
   struct span *span = tlsf_take(&heap->spans, length);
   if (RTM_LIKELY(span != NULL)) {
     forget_dirty(heap, span);
@@ -183,6 +184,7 @@ RTM_INLINE struct span *take_unmapped(struct heap *heap, uint32_t length, uint32
     if (!span) return NULL;
   }
   *dirty = span->used;
+  *zero = *dirty == 0;
   if (span->length > length) {
     struct span *rest = split(span, length);
     if (rest) {
@@ -232,11 +234,14 @@ static RTM_COLD struct span *take_elsewhere(struct heap *heap, struct span *fail
     }
   }
   uint32_t other_dirty;
-  struct span *other = take_unmapped(heap, length, &other_dirty);
-  if (other) {
-    *zero = other_dirty == 0;
-    if (!is_mapped(other) && !map_span(other))
-      other = attempts ? take_elsewhere(heap, other, other_dirty, length, zero, attempts - 1) : NULL;
+  struct span *other = take_unmapped(heap, length, &other_dirty, zero);
+  if (other && !is_mapped(other) && !map_span(other)) {
+    if (attempts) {
+      other = take_elsewhere(heap, other, other_dirty, length, zero, attempts - 1);
+    } else {
+      segment_give_span(heap, other, other_dirty);
+      other = NULL;
+    }
   }
   segment_give_span(heap, failed, dirty);
   return other;
@@ -245,9 +250,8 @@ static RTM_COLD struct span *take_elsewhere(struct heap *heap, struct span *fail
 struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero) {
   enum { ATTEMPTS = 8 };
   uint32_t dirty;
-  struct span *span = take_unmapped(heap, length, &dirty);
+  struct span *span = take_unmapped(heap, length, &dirty, zero);
   if (RTM_UNLIKELY(!span)) return NULL;
-  *zero = dirty == 0;
   if (RTM_LIKELY(is_mapped(span)) || map_span(span)) return span;
   return take_elsewhere(heap, span, dirty, length, zero, ATTEMPTS);
 }
@@ -291,6 +295,8 @@ void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
   span->length = length;
   span->used = dirty;
   insert_free(heap, span);
+  // Twice, so that a surplus from better days goes as well.
+  if (RTM_UNLIKELY(too_much_dirty(heap))) shrink(heap);
   if (RTM_UNLIKELY(too_much_dirty(heap))) shrink(heap);
 }
 

@@ -458,3 +458,33 @@ TEST(threads_resize_huge_blocks_beside_each_other) {
   check_arena();
   CHECK_EQUAL(stats().in_use, 0);
 }
+
+// A block that moves leaves its place; another thread may be there before realloc returns.
+static _Atomic bool moving;
+
+static void *taker(void *argument) {
+  (void)argument;
+  while (moving) {
+    void *blocks[4];
+    for (unsigned i = 0; i < 4; i++) blocks[i] = rtm_malloc(5 * MIB);
+    for (unsigned i = 0; i < 4; i++) rtm_free(blocks[i]);
+  }
+  return NULL;
+}
+
+TEST(the_place_of_a_moved_block_is_anothers_at_once) {
+  pthread_t threads[2];
+  moving = true;
+  for (unsigned i = 0; i < 2; i++) pthread_create(&threads[i], NULL, taker, NULL);
+  for (uint64_t i = test_operations(4000); i > 0; i--) {
+    void *block = rtm_malloc(5 * MIB), *wall = rtm_malloc(5 * MIB);
+    block = rtm_realloc(block, 13 * MIB);
+    CHECK(block && wall);
+    rtm_free(wall);
+    rtm_free(block);
+  }
+  moving = false;
+  for (unsigned i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  rtm_trim();
+  check_arena();
+}

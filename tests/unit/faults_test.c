@@ -63,7 +63,7 @@ bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t ta
 
 // ---- the run ----
 
-static struct shadow shadow = {.bytes_most = 200 * MIB};
+static struct shadow shadow = {.bytes_most = 60 * MIB};
 
 static void *in_another_thread(void *argument) {
   (void)argument;
@@ -76,24 +76,24 @@ static void *in_another_thread(void *argument) {
 static void resize_huge(void) {
   shadow_apply(&shadow, (struct operation){OPERATION_MALLOC, 250, 9 * MIB, 0});
   shadow_apply(&shadow, (struct operation){OPERATION_CALLOC, 251, 9 * MIB, 0});
-  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 250, 30 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 250, 21 * MIB, 0});
   shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 250, 11 * MIB, 0});
   shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 251, 13 * MIB, 0});
-  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 251, 50 * MIB, 0});
+  shadow_apply(&shadow, (struct operation){OPERATION_REALLOC, 251, 26 * MIB, 0});
   shadow_apply(&shadow, (struct operation){OPERATION_ALIGNED, 252, 5 * MIB, 25});
 }
 
 static void load(void) {
   struct random random = test_random(0);
-  for (unsigned i = 0; i < 600; i++) {
-    size_t most = i < 300 ? 4 * MIB : 24 * MIB;
+  for (unsigned i = 0; i < 240; i++) {
+    size_t most = i < 160 ? 1 * MIB : 8 * MIB;
     shadow_apply(&shadow, shadow_random_operation(&random, most));
-    if (i % 200 == 100) {
+    if (i % 80 == 40) {
       pthread_t thread;
       CHECK_EQUAL(pthread_create(&thread, NULL, in_another_thread, NULL), 0);
       pthread_join(thread, NULL);
     }
-    if (i % 200 == 150) resize_huge();
+    if (i == 150) resize_huge();
     if (i % 50 == 0) CHECK_SOUND(rtm_check());
   }
 }
