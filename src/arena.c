@@ -290,14 +290,14 @@ static void unretain(uint32_t segment) {
     a->retained_oldest = s->newer;
 }
 
-// A quarter of what huge blocks use may stay mapped, so that a program in a steady state makes no system calls, and one
+// As much as huge blocks use may stay mapped, so that a program in a steady state makes no system calls, and one
 // that shrinks gives back; and a segment in any case, as heaps keep what they need themselves (segment.c). The reserve
 // stays whatever the mode.
 static bool retains_too_much(void) {
   struct arena *a = &rtm_arena;
   uint32_t retained = a->granules_retained;
   if (a->purge == PURGE_NEVER || retained <= a->granules_reserved) return false;
-  uint32_t most = a->segments_huge > 4 ? a->segments_huge * (SEGMENT_GRANULES / 4) : SEGMENT_GRANULES;
+  uint32_t most = a->segments_huge > 1 ? a->segments_huge * SEGMENT_GRANULES : SEGMENT_GRANULES;
   return a->purge == PURGE_EAGER || retained > most;
 }
 

@@ -19,7 +19,7 @@ struct page_queue {
   uint32_t head, tail;  // span indices; first in, first out
 };
 
-enum { RETIRED_PAGES = 8 };
+enum { RETIRED_PAGES = 16 };
 
 struct heap {
   // The page that each class allocates from; &rtm_no_page if none. Size to class to page: two loads, and a change of the

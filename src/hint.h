@@ -67,10 +67,14 @@ struct span *hint_take_any(struct hints *hints);
 // Clears the span's own bit, before the owner looks at its remote words without having been led there. O(1).
 void hint_lower(struct span *span);
 
-// Whether any bit is set at the top. HINT_TOPS loads.
+// Whether any bit is set at the top. 6 instructions, but for heaps of more than some 200,000 spans.
 RTM_INLINE bool hint_any(struct hints *hints) {
+  enum { USUAL = 2 };
+  _Static_assert(USUAL * HINT_FANOUT > SPAN_MEDIUM, "a first group for each class");
   uint64_t any = 0;
-  for (unsigned i = 0; i < HINT_TOPS; i++) any |= atomic_load_explicit(&hints->top[i].bits, memory_order_seq_cst);
+  for (unsigned i = 0; i < USUAL; i++) any |= atomic_load_explicit(&hints->top[i].bits, memory_order_seq_cst);
+  if (RTM_UNLIKELY(hints->groups > USUAL * HINT_FANOUT))
+    for (unsigned i = USUAL; i < HINT_TOPS; i++) any |= atomic_load_explicit(&hints->top[i].bits, memory_order_seq_cst);
   return any != 0;
 }
 

@@ -80,7 +80,7 @@ static struct span *page_new(struct heap *heap, unsigned class) {
   page->reciprocal = shape->reciprocal;
   page->fresh = 0;
   page->kind = (uint8_t)class;
-  page->retired = false;
+  page->flags = 0;
   span_set_tag(page, (uintptr_t)heap);
   // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
   set_table(page, span_index(page));
@@ -102,14 +102,14 @@ static void page_release(struct heap *heap, struct span *page) {
 // An empty page is not released at once: the last few wait, in case that their class needs them again (mimalloc's
 // retired pages, in constant time).
 void page_emptied(struct heap *heap, struct span *page) {
-  if (page->retired) return;
+  if (page->flags & PAGE_RETIRED) return;
   uint32_t at = heap->retired_at, overtaken = heap->retired[at];
-  page->retired = true;
+  page->flags |= PAGE_RETIRED;
   heap->retired[at] = span_index(page);
   heap->retired_at = (at + 1) % RETIRED_PAGES;
   if (!overtaken) return;
   page = span_at(overtaken);
-  page->retired = false;
+  page->flags &= (uint8_t)~PAGE_RETIRED;
   if (page->used) return;
   dequeue(heap, page);
   page_release(heap, page);
@@ -126,23 +126,22 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
 
 // ---- blocks ----
 
-// Fresh blocks: one, or eight at once if they are small; the others are linked. A constant number (RT-Mimalloc, section
-// VI.C), and none of them reaches further than a page of the system.
+// Fresh blocks: the first is taken, the others are linked. At most eight, a constant number (RT-Mimalloc, section VI.C),
+// and as many as fit in a page of the system, so that little memory is touched before it is asked for.
 static void *page_extend(struct span *page) {
-  enum { SMALL = 512, BATCH = 8 };
-  _Static_assert(SMALL * BATCH <= GRANULE_SIZE, "a batch touches little memory");
+  enum { BATCH = 8 };
   uint32_t left = page_blocks(page) - page->fresh, size = rtm_shape[page->kind].block_size;
-  if (!left) return NULL;
+  if (RTM_UNLIKELY(!left)) return NULL;
   char *block = page->start + (size_t)page->fresh * size;
   page->used++;
-  if (size > SMALL || left < BATCH) {
-    page->fresh++;
-    return block;
-  }
-  page->fresh += BATCH;
+  page->fresh++;
+  uint32_t more = GRANULE_SIZE / BATCH >= size ? BATCH - 1 : GRANULE_SIZE / size;
+  if (more > left - 1) more = left - 1;
+  if (!more) return block;
+  page->fresh += (uint16_t)more;
   char *link = block + size;
   page->free = link;
-  for (unsigned i = 2; i < BATCH; i++, link += size) *(void **)link = link + size;
+  for (; --more; link += size) *(void **)link = link + size;
   *(void **)link = NULL;
   return block;
 }
@@ -154,6 +153,7 @@ bool page_collect(struct span *page) {
     // Acquire: what the freeing thread did with the block comes before its next use.
     uint64_t bits = atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
     page->private[w] |= bits;
+    page->flags |= PAGE_COLLECTED;
     page->used -= bits_count(bits);
     any |= bits;
   }
@@ -177,7 +177,10 @@ static bool link_private(struct span *page) {
   enum { BATCH = 8 };
   unsigned w = 0;
   while (w < REMOTE_WORDS && !page->private[w]) w++;
-  if (w == REMOTE_WORDS) return false;
+  if (w == REMOTE_WORDS) {
+    page->flags &= (uint8_t)~PAGE_COLLECTED;
+    return false;
+  }
   uint64_t bits = page->private[w];
   uint32_t size = rtm_shape[page->kind].block_size;
   char *start = page->start + (size_t)w * 64 * size;
@@ -192,17 +195,24 @@ static bool link_private(struct span *page) {
   return true;
 }
 
+// Refills the free list from blocks that other threads have freed, in this page or elsewhere; false if there is none
+// here. As many blocks at least are collected as fresh ones are handed out.
+static RTM_NOINLINE bool refill(struct heap *heap, struct span *page) {
+  if (link_private(page)) return true;
+  if (has_remote(page)) {
+    hint_lower(page);
+    page_collect(page);
+  } else {
+    remote_collect(heap);  // which may find this page, too
+  }
+  return link_private(page);
+}
+
 // A block of the page, from wherever it has one: list, private, remote, fresh; NULL if it is full.
-static void *page_take(struct heap *heap, struct span *page) {
-  if (!page->free && !link_private(page)) {
-    if (has_remote(page)) {
-      hint_lower(page);
-      page_collect(page);
-    } else {
-      // Fresh blocks: as many at least come back from wherever other threads have freed, which may be this page.
-      remote_collect(heap);
-    }
-    if (!link_private(page)) return page_extend(page);
+RTM_INLINE void *page_take(struct heap *heap, struct span *page) {
+  if (!page->free) {
+    bool freed_elsewhere = page->flags & PAGE_COLLECTED || hint_any(&heap->hints);
+    if (RTM_LIKELY(!freed_elsewhere) || !refill(heap, page)) return page_extend(page);
   }
   void *block = page->free;
   page->free = *(void **)block;
@@ -271,7 +281,7 @@ void page_leave_all(struct heap *heap) {
 void page_release_empty(struct heap *heap) {
   for (unsigned i = 0; i < RETIRED_PAGES; i++) {
     uint32_t index = heap->retired[i];
-    if (index) span_at(index)->retired = false;
+    if (index) span_at(index)->flags &= (uint8_t)~PAGE_RETIRED;
     heap->retired[i] = 0;
   }
   for (unsigned class = 1; class <= CLASSES; class++) {

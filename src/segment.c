@@ -2,7 +2,7 @@
 #include "segment.h"
 
 enum {
-  DIRTY_FLOOR = SEGMENT_GRANULES / 2,  // granules of free memory that a heap may hold in any case: 2 MiB
+  DIRTY_FLOOR = SEGMENT_GRANULES * 3 / 4,  // granules of free memory that a heap may hold in any case: 3 MiB
   DIRTY_ORPHAN = SEGMENT_GRANULES / 16, // and one without a thread: 256 KiB
   PURGE_SPAN_LEAST = 16,           // granules: smaller spans are not worth a system call
 };

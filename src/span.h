@@ -26,6 +26,11 @@ enum {
 };
 #define SEGMENT_SIZE ((size_t)1 << SEGMENT_SHIFT)
 
+enum page_flags {
+  PAGE_RETIRED = 1,    // waits in heap->retired
+  PAGE_COLLECTED = 2,  // `private` may have blocks
+};
+
 // What a span is. Pages have their size class as kind.
 enum span_kind {
   SPAN_NONE = 0,  // descriptor not in use
@@ -65,7 +70,7 @@ struct span {
   uint32_t next, prev;    // span indices: queue of pages, or TLSF list
   uint16_t fresh;         // page: blocks [fresh, blocks) have never been handed out or linked
   uint8_t kind;           // enum span_kind, or the size class of a page
-  bool retired;           // page: waits in heap->retired
+  uint8_t flags;          // page: enum page_flags
   // Second cache line. `remote` is written by any thread, `private` by the owner.
   _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
   uint64_t private[REMOTE_WORDS];         // the same, collected by the owner

@@ -37,26 +37,26 @@ static void alone(size_t size_most, size_t bytes_most, uint64_t operations) {
 TEST(small_blocks) { alone(1024, 64 * MIB, 300000); }
 TEST(blocks_in_pages) { alone(32768, 64 * MIB, 100000); }
 TEST(medium_blocks) { alone(4 * MIB, 256 * MIB, 40000); }
-TEST(all_sizes) { alone(64 * MIB, 512 * MIB, 40000); }
+TEST(all_sizes) { alone(64 * MIB, 512 * MIB, 15000); }
 
 static void with_purge(const char *mode) {
   setenv("RTMALLOC_PURGE", mode, 1);
-  alone(64 * MIB, 256 * MIB, 10000);
+  alone(64 * MIB, 256 * MIB, 4000);
 }
 TEST(all_sizes_purged_at_once) { with_purge("eager"); }
 TEST(all_sizes_never_purged) { with_purge("never"); }
 
 TEST(all_sizes_counted) {
   setenv("RTMALLOC_REPORT", "/dev/null", 1);
-  alone(64 * MIB, 256 * MIB, 10000);
+  alone(64 * MIB, 256 * MIB, 4000);
 }
 
 TEST(all_sizes_below_a_limit) {
   setenv("RTMALLOC_LIMIT", "100M", 1);
   struct shadow shadow = {.bytes_most = 512 * MIB, .may_refuse = true};
   struct random random = test_random(0);
-  run(&shadow, &random, 64 * MIB, test_operations(20000), NULL, 0);
-  CHECK(test_operations(20000) < 10000 || shadow.refused > 0);
+  run(&shadow, &random, 64 * MIB, test_operations(8000), NULL, 0);
+  CHECK(test_operations(8000) < 8000 || shadow.refused > 0);
   shadow_free_all(&shadow);
   check_nothing_held();
 }
@@ -98,8 +98,8 @@ static void together(size_t size_most, uint64_t operations) {
 }
 
 TEST(small_blocks_among_threads) { together(1024, 100000); }
-TEST(medium_blocks_among_threads) { together(4 * MIB, 10000); }
-TEST(all_sizes_among_threads) { together(20 * MIB, 10000); }
+TEST(medium_blocks_among_threads) { together(4 * MIB, 5000); }
+TEST(all_sizes_among_threads) { together(20 * MIB, 3000); }
 
 // Threads come and go; heaps are adopted with blocks of others in them.
 TEST(threads_that_come_and_go) {

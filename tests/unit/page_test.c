@@ -175,7 +175,7 @@ TEST(a_retired_page_that_is_used_again_is_not_released) {
   unsigned first = fill_page(class, blocks), second = fill_page(class, blocks + first);
   struct span *page = page_of(blocks[0]);
   for (unsigned i = 0; i < first; i++) rtm_free(blocks[i]);
-  CHECK_EQUAL(page->retired, 1);
+  CHECK(page->flags & PAGE_RETIRED);
   blocks[0] = take(1024);
   CHECK(page_of(blocks[0]) == page);
   // Other classes' pages overtake it.
@@ -186,7 +186,7 @@ TEST(a_retired_page_that_is_used_again_is_not_released) {
     for (unsigned i = 0; i < count; i++) rtm_free(others[c][i]);
     rtm_free(next);
   }
-  CHECK_EQUAL(page->retired, 0);
+  CHECK(!(page->flags & PAGE_RETIRED));
   CHECK_EQUAL(page->kind, class);
   CHECK_EQUAL(held(page), 1);
   CHECK_SOUND(check_heap(heap));

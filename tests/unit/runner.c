@@ -1,4 +1,5 @@
 // Runs the tests of a program, each in a process of its own:  program [NAME ...]
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,9 @@ int main(int argc, char **argv) {
     double start = seconds();
     int status = test_in_child(tests[i].run);
     printf("%s %s (%.2f s)\n", status ? "FAILED" : "ok    ", tests[i].name, seconds() - start);
+    if (status && WIFSIGNALED(status))
+      printf("  %s; again with RTM_TEST_SEED=%llu %s %s\n", strsignal(WTERMSIG(status)),
+             (unsigned long long)test_seed(), argv[0], tests[i].name);
     ran++;
     failed += status != 0;
   }
