@@ -115,17 +115,32 @@ struct span *hint_take(struct hints *hints, unsigned class) {
   return NULL;
 }
 
+static uint64_t top_bits(struct hints *hints, uint32_t word) {
+  return atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
+}
+
+// Heaps of more than some 200,000 spans: the other words.
+static RTM_NOINLINE uint32_t find_far(struct hints *hints, uint64_t *bits) {
+  uint32_t word = HINT_TOPS - 1;
+  while (word > 0 && !top_bits(hints, word)) word--;
+  *bits = top_bits(hints, word);
+  return word;
+}
+
 struct span *hint_take_any(struct hints *hints) {
   // Classes take turns: none waits for ever behind one that is always busy.
-  uint32_t at = hints->at % HINT_GROUPS_MOST, word = at / HINT_FANOUT;
-  uint64_t bits = atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst) & (~UINT64_C(0) << at % HINT_FANOUT);
+  uint32_t at = hints->at % (2 * HINT_FANOUT), word = at / HINT_FANOUT;
+  uint64_t bits = top_bits(hints, word) & (~UINT64_C(0) << at % HINT_FANOUT);
   if (!bits) {
-    for (unsigned i = 1; i <= HINT_TOPS && !bits; i++) {
-      word = (at / HINT_FANOUT + i) % HINT_TOPS;
-      bits = atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
-    }
-    if (!bits) return NULL;
+    word ^= 1;
+    bits = top_bits(hints, word);
   }
+  if (!bits) {
+    word ^= 1;
+    bits = top_bits(hints, word);
+  }
+  if (RTM_UNLIKELY(!bits)) word = find_far(hints, &bits);
+  if (!bits) return NULL;
   uint32_t number = word * HINT_FANOUT + bits_lowest(bits);
   hints->at = number + 1;
   return take_below(hints->group[number]);

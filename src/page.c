@@ -208,18 +208,6 @@ static RTM_NOINLINE bool refill(struct heap *heap, struct span *page) {
   return link_private(page);
 }
 
-// A block of the page, from wherever it has one: list, private, remote, fresh; NULL if it is full.
-RTM_INLINE void *page_take(struct heap *heap, struct span *page) {
-  if (!page->free) {
-    bool freed_elsewhere = page->flags & PAGE_COLLECTED || hint_any(&heap->hints);
-    if (RTM_LIKELY(!freed_elsewhere) || !refill(heap, page)) return page_extend(page);
-  }
-  void *block = page->free;
-  page->free = *(void **)block;
-  page->used++;
-  return block;
-}
-
 void page_settle(struct heap *heap, struct span *page) {
   if (is_current(heap, page)) return;
   if (is_full(page)) {
@@ -229,7 +217,7 @@ void page_settle(struct heap *heap, struct span *page) {
   if (!page->used) page_emptied(heap, page);
 }
 
-// A page of the class with free blocks; NULL if out of memory.
+// A page with free blocks that the class has already; NULL if there is none.
 static struct span *find_page(struct heap *heap, unsigned class) {
   uint32_t queued = heap->queue[class].head;
   if (queued) {
@@ -240,28 +228,57 @@ static struct span *find_page(struct heap *heap, unsigned class) {
   enum { LATE_HINTS = 3 };
   for (unsigned attempt = 0; attempt < LATE_HINTS; attempt++) {
     struct span *page = hint_take(&heap->hints, class);
-    if (!page || !page_collect(page)) continue;
+    if (!page) return NULL;
+    if (!page_collect(page)) continue;
     span_set_tag(page, (uintptr_t)heap);  // it was full, as nothing is queued
     return page;
   }
-  return page_new(heap, class);
+  return NULL;
 }
 
-void *page_malloc(struct heap *heap, unsigned class) {
+RTM_INLINE void *take_linked(struct span *page) {
+  void *block = page->free;
+  page->free = *(void **)block;
+  page->used++;
+  return block;
+}
+
+static void make_current(struct heap *heap, struct span *page) {
+  page->used++;
+  heap->page[page->kind] = page;
+}
+
+// The current page has nothing left: another becomes current.
+static RTM_NOINLINE void *malloc_from_next(struct heap *heap, unsigned class) {
   struct span *page = heap->page[class];
-  void *block = page_take(heap, page);
-  if (RTM_LIKELY(block != NULL)) return block;
-  // Full: no list has it until a block comes back.
   if (page != &rtm_no_page) {
+    // Full: no list has it until a block comes back.
     span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
     page->used--;
     heap->page[class] = &rtm_no_page;
   }
   page = find_page(heap, class);
+  if (page) {
+    make_current(heap, page);
+    if (page->free || link_private(page)) return take_linked(page);
+    return page_extend(page);
+  }
+  page = page_new(heap, class);
   if (!page) return NULL;
-  page->used++;
-  heap->page[class] = page;
-  return page_take(heap, page);
+  make_current(heap, page);
+  return page_extend(page);
+}
+
+void *page_malloc(struct heap *heap, unsigned class) {
+  struct span *page = heap->page[class];
+  if (!page->free) {
+    bool freed_elsewhere = page->flags & PAGE_COLLECTED || hint_any(&heap->hints);
+    if (RTM_LIKELY(!freed_elsewhere) || !refill(heap, page)) {
+      void *block = page_extend(page);
+      return RTM_LIKELY(block != NULL) ? block : malloc_from_next(heap, class);
+    }
+  }
+  return take_linked(page);
 }
 
 void page_leave_all(struct heap *heap) {

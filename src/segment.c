@@ -102,7 +102,7 @@ static bool has_thread(const struct heap *heap) {
   return state != HEAP_ORPHAN && state != HEAP_CLAIMED;
 }
 
-static bool too_much_dirty(const struct heap *heap) {
+RTM_INLINE bool too_much_dirty(const struct heap *heap) {
   if (RTM_LIKELY(heap->dirty <= DIRTY_ORPHAN)) return rtm_arena.purge == PURGE_EAGER;
   if (rtm_arena.purge == PURGE_LAZY)
     return !has_thread(heap) || (heap->dirty > DIRTY_FLOOR && heap->dirty > heap->live / 4);
@@ -114,7 +114,7 @@ static bool too_much_dirty(const struct heap *heap) {
 // A free span's `private` words hold its place in the list; all are zero when it is in none.
 enum { OLDER, NEWER, LISTED };
 
-static void insert_free(struct heap *heap, struct span *span) {
+RTM_INLINE void insert_free(struct heap *heap, struct span *span) {
   tlsf_insert(&heap->spans, span);
   if (span->used < PURGE_SPAN_LEAST) return;
   uint32_t newest = heap->dirty_newest, index = span_index(span);
@@ -127,7 +127,7 @@ static void insert_free(struct heap *heap, struct span *span) {
   heap->dirty_newest = index;
 }
 
-static void forget_dirty(struct heap *heap, struct span *span) {
+RTM_INLINE void forget_dirty(struct heap *heap, struct span *span) {
   if (!span->private[LISTED]) return;
   uint32_t older = (uint32_t)span->private[OLDER], newer = (uint32_t)span->private[NEWER];
   span->private[OLDER] = 0;
@@ -143,13 +143,12 @@ static void forget_dirty(struct heap *heap, struct span *span) {
     heap->dirty_newest = older;
 }
 
-static void remove_free(struct heap *heap, struct span *span) {
+RTM_INLINE void remove_free(struct heap *heap, struct span *span) {
   tlsf_remove(&heap->spans, span);
   forget_dirty(heap, span);
 }
 
-// There is too much: the oldest goes back.
-static RTM_NOINLINE void shrink(struct heap *heap) {
+static void shrink_once(struct heap *heap) {
   uint32_t index = heap->dirty_oldest;
   if (RTM_UNLIKELY(rtm_arena.purge_refused)) {
     struct tlsf_list whole = tlsf_list_of(SEGMENT_GRANULES);
@@ -164,6 +163,12 @@ static RTM_NOINLINE void shrink(struct heap *heap) {
   } else if (!rtm_arena.purge_refused) {
     purge(heap, oldest);
   }
+}
+
+// There is too much: the oldest goes back, and one more, so that a surplus from better days goes as well.
+static RTM_NOINLINE void shrink(struct heap *heap) {
+  shrink_once(heap);
+  if (too_much_dirty(heap)) shrink_once(heap);
 }
 
 // Where in a span its dirty granules are is not known: what stays free is dirty as far as it can be, so that a span with
@@ -295,8 +300,6 @@ void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty) {
   span->length = length;
   span->used = dirty;
   insert_free(heap, span);
-  // Twice, so that a surplus from better days goes as well.
-  if (RTM_UNLIKELY(too_much_dirty(heap))) shrink(heap);
   if (RTM_UNLIKELY(too_much_dirty(heap))) shrink(heap);
 }
 

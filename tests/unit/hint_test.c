@@ -274,6 +274,47 @@ TEST(nothing_is_lost_in_any_order_of_steps) {
 
 // ---- threads ----
 
+// One raise at the moment of one take, again and again: the window in which a raise could be lost is a few instructions
+// long, and any later raise would hide that it was.
+static _Atomic uint64_t round_started, round_done;
+
+static void *raise_once_a_round(void *argument) {
+  uint64_t rounds = *(uint64_t *)argument;
+  for (uint64_t round = 1; round <= rounds; round++) {
+    while (atomic_load(&round_started) != round) sched_yield();
+    for (volatile uint64_t pause = round % 64; pause > 0; pause--) {
+    }
+    raise_hint(1);
+    atomic_store(&round_done, round);
+  }
+  return NULL;
+}
+
+TEST(a_raise_during_a_take_is_not_lost) {
+  start(2);
+  attach(0);
+  attach(1);
+  uint64_t rounds = test_operations(250000);
+  pthread_t thread;
+  CHECK_EQUAL(pthread_create(&thread, NULL, raise_once_a_round, &rounds), 0);
+  for (uint64_t round = 1; round <= rounds; round++) {
+    raise_hint(0);
+    atomic_store(&round_started, round);
+    uint64_t found = 0;
+    while (atomic_load(&round_done) != round) {
+      found += look();
+      // A hint of its own now and then, so that there is something to take at any moment.
+      if (is_pending() || atomic_load(&round_done) == round) continue;
+      raise_hint(0);
+      found--;
+      sched_yield();
+    }
+    found += drain();
+    CHECK_EQUAL(found, 2);
+  }
+  pthread_join(thread, NULL);
+}
+
 enum { RAISERS = 3, SPANS_MOST = 9000 };
 static _Atomic uint32_t published;
 static _Atomic uint64_t raised, running;

@@ -51,6 +51,7 @@ uint64_t random_below(struct random *random, uint64_t most) { return random_next
 
 uint64_t random_size(struct random *random, uint64_t most) {
   unsigned bits = 0;
+  if (!most) return 0;
   while (bits < 63 && most >> bits) bits++;
   uint64_t size = random_next(random) >> (64 - 1 - random_below(random, bits));
   return size <= most ? size : most - random_below(random, most / 2 + 1);
