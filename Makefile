@@ -27,8 +27,8 @@ test:
 	tools/setup-debian build test
 	$(MAKE) lab
 	$(MAKE) all
-	$(CTEST) -j$(JOBS) -LE alone
-	$(CTEST) -L alone
+	$(CTEST) -j$(JOBS)
+	$(MAKE) sanitizers aarch64
 
 peers:
 	tools/setup-debian build bench
@@ -42,10 +42,19 @@ bench:
 	.venv/bin/rtlab bench $(BENCH)
 
 # Long forms of what `make test` does for seconds.
-fuzz: 
+fuzz:
 	tools/setup-debian build test
-	fuzz/run $(SECONDS_LONG)
-SECONDS_LONG ?= 3600
+	$(MAKE) all
+	cmake --build build --target fuzz
+
+sanitizers:
+	tools/setup-debian build test
+	tests/sanitizers.sh 'address;undefined'
+	CC=clang CXX=clang++ tests/sanitizers.sh thread
+
+aarch64:
+	tools/setup-debian build test
+	tests/aarch64.sh
 
 install: all
 	cmake --install build

@@ -71,7 +71,7 @@ struct rtm_stats {
   size_t free_held;       /* free memory that heaps and arena hold and may give back */
   size_t purged;          /* given back to the system since the start */
   size_t segments;        /* segments of 4 MiB in use (count) */
-  size_t heaps;           /* heaps ever made: the most threads that allocated at a time (count) */
+  size_t heaps;           /* heaps ever made: about the most threads that allocated at a time (count) */
   uint64_t system_calls;  /* made by the allocator since the start (count) */
 };
 /* Fills `stats`. Figures of other threads' heaps may be a few operations old. O(heaps). */

@@ -96,19 +96,16 @@ void free_emptied(struct span *page) { page_emptied(rtm_heap, page); }
 
 static RTM_COLD void free_special(void *block, struct span *span) {
   if (span_tag(span) != TAG_HUGE) message_misuse(block, "invalid free", not_allocated);
-  if (rtm_options.count) stats_count_free(block);
+  if (rtm_options.count) stats_count_free(SPAN_HUGE, huge_size(span));
   huge_free(span, block);
 }
 
 static RTM_NOINLINE void free_local_slow(void *block, struct span *span) {
-  if (DEBUG_VARIANT) {
-    check_free(span, block);
-    check_operation(rtm_heap);
-  }
+  if (DEBUG_VARIANT) check_operation(rtm_heap);
   if (RTM_UNLIKELY(rtm_options.count)) {
     // The fast path, which would have seen it, is off.
     if (span_is_page(span) && span->free == block) free_twice(block);
-    stats_count_free(block);
+    stats_count_free(span->kind, (size_t)span->length << GRANULE_SHIFT);
   }
   local_free(rtm_heap, span, block);
 }
@@ -160,10 +157,12 @@ void *alloc_again(void *block, size_t size) {
   if (size > PTRDIFF_MAX) return out_of_memory();
   struct span *span = span_or_abort(block, "invalid realloc");
   size_t had = usable(span);
-  if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(block);
+  unsigned kind = span->kind;
   void *again = resize_in_place(block, span, size);
-  if (again) return counted(again, size);
-  if (RTM_UNLIKELY(rtm_options.count)) stats_count_malloc(block, had);
+  if (again) {
+    if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, had);
+    return counted(again, size);
+  }
   again = alloc_fast(size);
   if (RTM_UNLIKELY(!again)) return size <= had ? block : NULL;
   memcpy(again, block, size < had ? size : had);

@@ -1,6 +1,6 @@
 // The fast paths of malloc and free. Top layer; used by alloc.c and by the overrides, which inline them.
 //
-//   malloc  size -> class -> page -> first free block                         15 instructions
+//   malloc  size -> class -> page -> first free block                         17 instructions
 //   free    pointer -> granule -> span; its owner is this thread's heap?      21 instructions
 #ifndef RTM_ALLOC_H
 #define RTM_ALLOC_H

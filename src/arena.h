@@ -4,7 +4,7 @@
 // address-space limits. Free segments lie in two places:
 //   singles   stacks of single segments, mapped ones and bare ones apart: a heap's segment costs a push or a pop
 //   runs      a TLSF over runs of neighbouring segments, for huge blocks; singles join it when a huge block finds none
-// Everything here but arena_map is done under one lock and only when a heap needs or returns 4 MiB.
+// Everything here is done under one lock, but for the mapping itself, and only when a heap needs or returns 4 MiB.
 #ifndef RTM_ARENA_H
 #define RTM_ARENA_H
 
@@ -21,7 +21,7 @@ struct arena {
   uint32_t singles;            // stack, segment indices
   uint32_t retained_newest, retained_oldest;  // list of free segments that are mapped
   struct tlsf runs;
-  _Atomic uint32_t segments_in_use;    // owned by heaps or huge blocks; changed under the lock, read without
+  _Atomic uint32_t segments_in_use;    // owned by heaps or huge blocks; atomic, as it is read without the lock
   _Atomic uint32_t segments_huge;        // of these, by huge blocks
   _Atomic uint32_t granules_retained;  // mapped granules of free segments; the same
   uint32_t granules_reserved;  // RTMALLOC_RESERVE: retained whatever the purge mode

@@ -51,7 +51,7 @@ RTM_HIDDEN extern _Thread_local struct heap *rtm_fast_heap __attribute__((tls_mo
 
 // The heap of the calling thread, made or adopted if there is none; NULL if out of memory.
 struct heap *heap_of_thread(void);
-// Leaves the heap to the next thread that needs one. O(1).
+// Leaves the heap to the next thread that needs one. O(CLASSES), whatever the heap holds.
 void heap_leave(struct heap *heap);
 // Claims an orphan for the length of a call; false if its thread lives or another holds it.
 bool heap_claim(struct heap *heap);

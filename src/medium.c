@@ -1,6 +1,7 @@
 // See medium.h.
 #include "medium.h"
 
+#include "check.h"
 #include "message.h"
 #include "page.h"
 #include "remote.h"
@@ -32,10 +33,12 @@ static void medium_collect_one(struct heap *heap) {
 void *medium_malloc(struct heap *heap, size_t size, size_t alignment, bool *zero) {
   uint32_t length = granules_for(size), unit = granules_for(alignment);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
-  // More medium blocks come back than go out, as long as other threads have freed any; and something of another class.
-  medium_collect_one(heap);
-  medium_collect_one(heap);
-  remote_collect(heap);
+  if (RTM_UNLIKELY(hint_any(&heap->hints))) {
+    // More medium blocks come back than go out, as long as other threads have freed any; and something of another class.
+    medium_collect_one(heap);
+    medium_collect_one(heap);
+    remote_collect(heap);
+  }
   struct span *span = segment_take_span(heap, length + unit - 1, zero);
   if (!span) return NULL;
   if (unit > 1) {
@@ -66,8 +69,9 @@ void medium_free(struct heap *heap, struct span *span, void *block) {
 }
 
 void medium_collect(struct heap *heap, struct span *span) {
-  // Acquire: what the freeing thread did with the block comes before its next use.
-  if (!atomic_load_explicit(&span->remote[0], memory_order_acquire)) return;
+  // Acquire: what the freeing thread did with the block comes before its next use. Sequentially consistent: comes after
+  // the hint was cleared.
+  if (!atomic_load_explicit(&span->remote[0], memory_order_seq_cst)) return;
   atomic_store_explicit(&span->remote[0], 0, memory_order_relaxed);
   release(heap, span);
 }
@@ -81,6 +85,7 @@ bool medium_resize(struct heap *heap, struct span *span, size_t size) {
 }
 
 void local_free(struct heap *heap, struct span *span, void *block) {
+  if (DEBUG_VARIANT) check_free(span, block);
   if (span->kind == SPAN_MEDIUM) {
     medium_free(heap, span, block);
   } else if (span_tag(span) & TAG_SLOW) {

@@ -48,8 +48,9 @@ static bool parse_bytes(const char *text, size_t *bytes) {
     text++;
     if (strcmp(text, "iB") == 0 || strcmp(text, "B") == 0) text = "";
   }
+  if (*text) return false;
   *bytes = value;
-  return *text == 0;
+  return true;
 }
 
 static void read_bytes(const char *name, size_t *bytes) {
@@ -68,6 +69,9 @@ static void read_flag(const char *name, bool *flag) {
 }
 
 void options_read(void) {
+  static bool read;  // the start may be tried again when there was no memory
+  if (read) return;
+  read = true;
   struct options *o = &rtm_options;
   const char *value = get("RTMALLOC_PURGE");
   if (value && *value) {

@@ -1,4 +1,4 @@
-// Options, read once from the environment. Layer: above message. The names are in include/rtmalloc.h.
+// Options, read once from the environment. Layer: above message. The README has the names.
 #ifndef RTM_OPTIONS_H
 #define RTM_OPTIONS_H
 

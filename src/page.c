@@ -149,7 +149,8 @@ static void *page_extend(struct span *page) {
 bool page_collect(struct span *page) {
   uint64_t any = 0;
   for (unsigned w = 0; w < REMOTE_WORDS; w++) {
-    if (!atomic_load_explicit(&page->remote[w], memory_order_relaxed)) continue;
+    // Sequentially consistent: comes after the hint was cleared, or a free between the two would be missed.
+    if (!atomic_load_explicit(&page->remote[w], memory_order_seq_cst)) continue;
     // Acquire: what the freeing thread did with the block comes before its next use.
     uint64_t bits = atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
     page->private[w] |= bits;
@@ -178,7 +179,7 @@ static bool link_private(struct span *page) {
   unsigned w = 0;
   while (w < REMOTE_WORDS && !page->private[w]) w++;
   if (w == REMOTE_WORDS) {
-    page->flags &= (uint8_t)~PAGE_COLLECTED;
+    if (page->flags & PAGE_COLLECTED) page->flags &= (uint8_t)~PAGE_COLLECTED;  // rtm_no_page is never written
     return false;
   }
   uint64_t bits = page->private[w];

@@ -53,6 +53,7 @@ void process_watch_thread(void) {
 
 // ---- start ----
 
+
 static bool start_memory(void) {
   size_class_init();
   options_read();

@@ -32,12 +32,13 @@ void remote_collect_all(struct heap *heap) {
 
 // ---- orphans ----
 
-// The heap's thread has exited, or was a moment ago. The freeing thread is its owner for the length of this call, if no other is: then memory
-// goes back at once. If another is, the block goes the remote way, and one of the two sees it: the bits are set before
-// this thread looks whether the heap is free again, and the other looks for bits after it has left.
+// The heap's thread has exited. The freeing thread is its owner for the length of this call, if no other is: then memory
+// goes back at once. If another is, the block goes the remote way, and what neither of the two collects on leaving waits
+// for the next free into the heap, its adoption, or a trim.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block) {
-  if (rtm_options.count) stats_count_free(block);
+  if (rtm_options.count) stats_count_free(span->kind, (size_t)span->length << GRANULE_SHIFT);
   if (heap_claim(heap)) {
+    if (RTM_UNLIKELY(span_is_page(span) && span->free == block)) remote_free_twice(block);
     local_free(heap, span, block);
     remote_collect(heap);
     heap_unclaim(heap);

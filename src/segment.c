@@ -95,13 +95,13 @@ static void purge(struct heap *heap, struct span *span) {
   span->used = 0;
 }
 
-// Free memory that may be kept: a quarter of what is live, and a segment in any case. So a program in a steady state
-// makes no system calls, and one that shrinks gives back.
 static bool has_thread(const struct heap *heap) {
   uint32_t state = __atomic_load_n(&heap->state, __ATOMIC_RELAXED);
   return state != HEAP_ORPHAN && state != HEAP_CLAIMED;
 }
 
+// Free memory that may be kept: a quarter of what is live, and 3 MiB in any case; 256 KiB where the thread has exited. So a
+// program in a steady state makes no system calls, and one that shrinks gives back.
 RTM_INLINE bool too_much_dirty(const struct heap *heap) {
   if (RTM_LIKELY(heap->dirty <= DIRTY_ORPHAN)) return rtm_arena.purge == PURGE_EAGER;
   if (rtm_arena.purge == PURGE_LAZY)

@@ -44,11 +44,9 @@ void stats_count_malloc(const void *block, size_t size) {
   }
 }
 
-void stats_count_free(const void *block) {
-  unsigned kind = span_of(window_granule(block))->kind;
+void stats_count_free(unsigned kind, size_t usable) {
   atomic_fetch_add_explicit(&counts[kind].freed, 1, memory_order_relaxed);
-  if (kind >= SPAN_MEDIUM)
-    atomic_fetch_sub_explicit(&large_bytes[kind], alloc_usable_size(block), memory_order_relaxed);
+  if (kind >= SPAN_MEDIUM) atomic_fetch_sub_explicit(&large_bytes[kind], usable, memory_order_relaxed);
 }
 
 void stats_after_fork(void) {

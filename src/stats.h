@@ -5,9 +5,10 @@
 
 #include "bits.h"
 
-// The block was allocated with a request of `size` bytes; is about to be freed. Only when counting. O(1), atomics.
+// A block was allocated with a request of `size` bytes; one is freed of a span of this kind, with so many usable bytes.
+// Only when counting. O(1), atomics.
 void stats_count_malloc(const void *block, size_t size);
-void stats_count_free(const void *block);
+void stats_count_free(unsigned kind, size_t usable);
 // In a forked child: the report belongs to the parent.
 void stats_after_fork(void);
 

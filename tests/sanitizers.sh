@@ -10,7 +10,7 @@ if [ $# -ne 1 ]; then
 fi
 cd "$(dirname "$0")/.."
 build=build-$(echo "$1" | tr ';' '-')
-export RTM_TEST_OPERATIONS="${RTM_TEST_OPERATIONS:-1000}"
+export RTM_TEST_OPERATIONS="${RTM_TEST_OPERATIONS:-500}"
 # The allocator's own memory is not the sanitizer's to count; the first report ends the test.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1}"

@@ -8,6 +8,10 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+// The main thread's heap is made before main, so that its first malloc is like any other; a malloc that comes even
+// earlier does this by itself.
+__attribute__((constructor)) static void start_early(void) { heap_of_thread(); }
+
 EXPORT void *malloc(size_t size) { return alloc_fast(size); }
 EXPORT void free(void *block) { free_fast(block); }
 EXPORT void *calloc(size_t count, size_t size) { return alloc_zeroed(count, size); }

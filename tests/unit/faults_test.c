@@ -20,8 +20,11 @@ static struct {
   size_t mapped;            // bytes that are mapped, as the allocator should know
 } faults;
 
+// The first calls come before main: only the environment can make one of them fail.
+static const char fail_at_start[] = "RTM_TEST_FAIL_AT";
+
 static bool fails(void) {
-  faults.calls++;
+  if (faults.calls++ == 0 && getenv(fail_at_start)) faults.fail_at = strtoull(getenv(fail_at_start), NULL, 10);
   return faults.fail_at && (faults.calls == faults.fail_at || (faults.for_ever && faults.calls > faults.fail_at));
 }
 
@@ -143,6 +146,18 @@ static void each_in_turn(bool for_ever, bool taken) {
     if (status) test_fail(__FILE__, __LINE__, "the run broke in which call %llu of %llu failed", (unsigned long long)faults.fail_at, (unsigned long long)*counted);
   }
 }
+
+#define START_CALL_FAILS(n)                      \
+  TEST(call_##n##_of_the_start_fails) {          \
+    test_needs_option(fail_at_start, #n);        \
+    fail_then_recover();                         \
+  }
+START_CALL_FAILS(1)
+START_CALL_FAILS(2)
+START_CALL_FAILS(3)
+START_CALL_FAILS(4)
+START_CALL_FAILS(5)
+START_CALL_FAILS(6)
 
 TEST(each_call_fails_once) { each_in_turn(false, false); }
 TEST(each_call_and_all_after_it_fail) { each_in_turn(true, false); }

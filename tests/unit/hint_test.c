@@ -1,11 +1,10 @@
 // Hint trees: whatever is raised is found, whoever is stopped where, while spans come and go and the trees grow.
-#include "hint.h"
-
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "owner_steps.h"
 #include "rtmalloc.h"
 #include "test.h"
 
@@ -272,48 +271,48 @@ TEST(nothing_is_lost_in_any_order_of_steps) {
   }
 }
 
+// The other way round: the owner is stopped before each of its atomic operations, and the raiser goes on.
+static struct raiser intruder;
+static bool watching;
+static unsigned owner_steps, intrude_at, intruder_steps;
+
+static void before_owner_step(void) {
+  if (!watching || owner_steps++ != intrude_at) return;
+  watching = false;  // the raiser's own steps pass here too
+  for (unsigned i = 0; i < intruder_steps; i++) raiser_step(&intruder);
+  watching = true;
+}
+
+static void look_while_another_raises(bool any) {
+  owner_steps = 0;
+  watching = true;
+  look_at(any ? hint_take_any(hints) : hint_take(hints, CLASS));
+  watching = false;
+}
+
+TEST(a_raise_between_any_two_steps_of_a_take_is_not_lost) {
+  enum { COUNT = GROUP_SPANS + 1, OWNER_STEPS_MOST = 30 };
+  start(COUNT);
+  for (uint32_t i = 0; i < COUNT; i++) attach(i);
+  static const uint32_t others[] = {3, 4, 70, COUNT - 1};
+  for (unsigned any = 0; any < 2; any++)
+    for (unsigned o = 0; o < sizeof others / sizeof others[0]; o++)
+      for (unsigned before = 0; before <= STEPS_OF_A_RAISE; before++)
+        for (intruder_steps = 1; intruder_steps <= STEPS_OF_A_RAISE; intruder_steps++) {
+          for (intrude_at = 0; intrude_at < OWNER_STEPS_MOST; intrude_at++) {
+            intruder = (struct raiser){.span = others[o]};
+            for (unsigned i = 0; i < before; i++) raiser_step(&intruder);
+            raise_hint(3);
+            look_while_another_raises(any);
+            CHECK(owner_steps < OWNER_STEPS_MOST);
+            raiser_finish(&intruder);
+            drain();
+            check_nothing_lost(COUNT);
+          }
+        }
+}
+
 // ---- threads ----
-
-// One raise at the moment of one take, again and again: the window in which a raise could be lost is a few instructions
-// long, and any later raise would hide that it was.
-static _Atomic uint64_t round_started, round_done;
-
-static void *raise_once_a_round(void *argument) {
-  uint64_t rounds = *(uint64_t *)argument;
-  for (uint64_t round = 1; round <= rounds; round++) {
-    while (atomic_load(&round_started) != round) sched_yield();
-    for (volatile uint64_t pause = round % 64; pause > 0; pause--) {
-    }
-    raise_hint(1);
-    atomic_store(&round_done, round);
-  }
-  return NULL;
-}
-
-TEST(a_raise_during_a_take_is_not_lost) {
-  start(2);
-  attach(0);
-  attach(1);
-  uint64_t rounds = test_operations(250000);
-  pthread_t thread;
-  CHECK_EQUAL(pthread_create(&thread, NULL, raise_once_a_round, &rounds), 0);
-  for (uint64_t round = 1; round <= rounds; round++) {
-    raise_hint(0);
-    atomic_store(&round_started, round);
-    uint64_t found = 0;
-    while (atomic_load(&round_done) != round) {
-      found += look();
-      // A hint of its own now and then, so that there is something to take at any moment.
-      if (is_pending() || atomic_load(&round_done) == round) continue;
-      raise_hint(0);
-      found--;
-      sched_yield();
-    }
-    found += drain();
-    CHECK_EQUAL(found, 2);
-  }
-  pthread_join(thread, NULL);
-}
 
 enum { RAISERS = 3, SPANS_MOST = 9000 };
 static _Atomic uint32_t published;

@@ -40,19 +40,19 @@ TEST(medium_blocks) { alone(4 * MIB, 256 * MIB, 40000); }
 TEST(all_sizes) { alone(64 * MIB, 512 * MIB, 15000); }
 
 static void with_purge(const char *mode) {
-  setenv("RTMALLOC_PURGE", mode, 1);
+  test_needs_option("RTMALLOC_PURGE", mode);
   alone(64 * MIB, 256 * MIB, 4000);
 }
 TEST(all_sizes_purged_at_once) { with_purge("eager"); }
 TEST(all_sizes_never_purged) { with_purge("never"); }
 
 TEST(all_sizes_counted) {
-  setenv("RTMALLOC_REPORT", "/dev/null", 1);
+  test_needs_option("RTMALLOC_REPORT", "/dev/null");
   alone(64 * MIB, 256 * MIB, 4000);
 }
 
 TEST(all_sizes_below_a_limit) {
-  setenv("RTMALLOC_LIMIT", "100M", 1);
+  test_needs_option("RTMALLOC_LIMIT", "100M");
   struct shadow shadow = {.bytes_most = 512 * MIB, .may_refuse = true};
   struct random random = test_random(0);
   run(&shadow, &random, 64 * MIB, test_operations(8000), NULL, 0);

@@ -208,7 +208,7 @@ TEST(spans_do_not_coalesce_across_segments) {
 }
 
 static void purging(const char *mode, bool returns) {
-  setenv("RTMALLOC_PURGE", mode, 1);
+  test_needs_option("RTMALLOC_PURGE", mode);
   struct heap *heap = start();
   enum { SEGMENTS = 64 };
   struct span *spans[SEGMENTS];

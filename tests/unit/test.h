@@ -42,6 +42,9 @@ _Noreturn void test_fail(const char *file, int line, const char *format, ...) __
     if (broken_) test_fail(__FILE__, __LINE__, "broken: %s", broken_);                     \
   } while (0)
 
+// The test runs with the environment variable from the start of its process, as the allocator reads its options before
+// main: the program runs itself again with it. Where that is impossible (under qemu-user), the test ends here.
+void test_needs_option(const char *name, const char *value);
 // Runs the function in a new process; returns what waitpid gives (0: it returned).
 int test_in_child(test_function *run);
 
