@@ -9,7 +9,7 @@ enum segment_state {
   SEGMENT_RUN,     // first or last segment of a free run
 };
 
-uintptr_t rtm_window_base;
+uintptr_t rtm_window_base = UINTPTR_MAX / 2 + 1;  // until the start: no address is within the window, NULL included
 size_t rtm_window_granules;
 uint32_t *rtm_window_table;
 char *rtm_window_spans;
@@ -116,7 +116,7 @@ static bool try_window(uintptr_t base, uint32_t segments) {
     unmap(spans, 2 * SPANS_SIZE);
     return false;
   }
-  rtm_window_base = base;
+  __atomic_store_n(&rtm_window_base, base, __ATOMIC_RELAXED);
   rtm_window_table = (uint32_t *)table;
   rtm_window_spans = (char *)spans;
   rtm_arena.segments_most = segments;
@@ -363,7 +363,7 @@ uint32_t arena_take_segment(uint32_t *dirty) {
 void arena_give_segment(uint32_t segment) {
   struct arena *a = &rtm_arena;
   struct segment *s = segment_at(segment);
-  s->heap = NULL;
+  __atomic_store_n(&s->heap, NULL, __ATOMIC_RELAXED);
   os_lock_acquire(&a->lock);
   a->segments_in_use--;
   retain(segment);
@@ -465,6 +465,55 @@ void arena_give_run(struct span *run) {
   give_segments(run_first(run), run->length);
 }
 
+// Moves the pages of [first, first + segments) to the bare segments at `target`. Those are mapped first, as a move would
+// silently take the place of somebody else's mapping.
+static bool move_pages(uint32_t first, size_t bytes, uint32_t target, size_t target_bytes) {
+  bool taken;
+  if (!os_map_at(segment_address(target), target_bytes, &taken)) return false;
+  if (os_move(segment_address(first), bytes, segment_address(target), target_bytes)) return true;
+  os_unmap(segment_address(target), target_bytes);
+  return false;
+}
+
+struct span *arena_move_run(struct span *run, uint32_t granules) {
+  uint32_t first = run_first(run);
+  uint32_t had = (run->length - 1) * SEGMENT_GRANULES + segment_at(first + run->length - 1)->mapped;
+  size_t bytes = (size_t)had << GRANULE_SHIFT, target_bytes = (size_t)granules << GRANULE_SHIFT;
+  if (had > granules || !charge(target_bytes - bytes)) return NULL;
+  struct span *to = take_run(run_segments(granules), 1);
+  if (to) {
+    uint32_t target = run_first(to);
+    for (uint32_t i = 0; i < to->length; i++) unmap_segment(target + i);
+    if (move_pages(first, bytes, target, target_bytes)) {
+      for (uint32_t i = 0; i < run->length; i++) segment_at(first + i)->mapped = 0;
+      for (uint32_t i = 0, left = granules; i < to->length; i++, left -= SEGMENT_GRANULES)
+        segment_at(target + i)->mapped = (uint16_t)(left < SEGMENT_GRANULES ? left : SEGMENT_GRANULES);
+      rtm_window_table[span_granule(run)] = 0;  // before the place is anyone's
+      arena_give_run(run);
+      return to;
+    }
+    arena_give_run(to);
+  }
+  discharge(target_bytes - bytes);
+  return NULL;
+}
+
+static void give_segments(uint32_t first, uint32_t segments) {
+  struct arena *a = &rtm_arena;
+  os_lock_acquire(&a->lock);
+  a->segments_in_use -= segments;
+  a->segments_huge -= segments;
+  for (uint32_t i = 0; i < segments; i++) retain(first + i);
+  run_release(first, segments);
+  while (retains_too_much()) release_oldest();
+  os_lock_release(&a->lock);
+}
+
+void arena_give_run(struct span *run) {
+  run->kind = SPAN_NONE;
+  give_segments(run_first(run), run->length);
+}
+
 struct span *arena_move_run(struct span *run, uint32_t granules) {
   uint32_t first = run_first(run), had = (run->length - 1) * SEGMENT_GRANULES + segment_at(first + run->length - 1)->mapped;
   if (had > granules || !charge((size_t)(granules - had) << GRANULE_SHIFT)) return NULL;
@@ -472,11 +521,15 @@ struct span *arena_move_run(struct span *run, uint32_t granules) {
   if (to) {
     uint32_t target = run_first(to);
     for (uint32_t i = 0; i < to->length; i++) unmap_segment(target + i);
-    if (os_move(segment_address(first), (size_t)had << GRANULE_SHIFT, segment_address(target),
+    // Mapped first, as a move would silently take the place of somebody else's mapping.
+    bool taken;
+    if (os_map_at(segment_address(target), (size_t)granules << GRANULE_SHIFT, &taken) &&
+        os_move(segment_address(first), (size_t)had << GRANULE_SHIFT, segment_address(target),
                 (size_t)granules << GRANULE_SHIFT)) {
       for (uint32_t i = 0; i < run->length; i++) segment_at(first + i)->mapped = 0;
       for (uint32_t i = 0, left = granules; i < to->length; i++, left -= SEGMENT_GRANULES)
         segment_at(target + i)->mapped = (uint16_t)(left < SEGMENT_GRANULES ? left : SEGMENT_GRANULES);
+      rtm_window_table[span_granule(run)] = 0;  // before the place is anyone's
       arena_give_run(run);
       return to;
     }

@@ -18,7 +18,7 @@
 
 #include "arena.h"
 
-enum { HINT_FANOUT = 64, HINT_TOPS = 8, HINT_GROUPS_MOST = HINT_TOPS * HINT_FANOUT };
+enum { HINT_FANOUT = 64, HINT_TOPS = 32, HINT_GROUPS_MOST = HINT_TOPS * HINT_FANOUT };
 
 // The part that other threads touch.
 struct hint_word {

@@ -43,9 +43,6 @@ void *huge_resize(struct span *span, size_t size) {
     return span->start;
   }
   if (granules <= had) return NULL;
-  uint32_t granule = span_granule(span);
   struct span *moved = arena_move_run(span, granules);
-  if (!moved) return NULL;
-  rtm_window_table[granule] = 0;
-  return start(moved, granules);
+  return moved ? start(moved, granules) : NULL;
 }

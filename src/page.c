@@ -80,7 +80,7 @@ static struct span *page_new(struct heap *heap, unsigned class) {
   page->reciprocal = shape->reciprocal;
   page->fresh = 0;
   page->kind = (uint8_t)class;
-  page->flags = 0;
+  page->flags = zero ? 0 : PAGE_DIRTY;
   span_set_tag(page, (uintptr_t)heap);
   // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
   set_table(page, span_index(page));
@@ -91,7 +91,9 @@ static struct span *page_new(struct heap *heap, unsigned class) {
 // The page is empty and in no list.
 static void page_release(struct heap *heap, struct span *page) {
   uint32_t class = page->kind;
-  uint32_t touched = (uint32_t)(((size_t)page->fresh * rtm_shape[class].block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
+  size_t handed_out = (size_t)page->fresh * rtm_shape[class].block_size;
+  uint32_t touched = (uint32_t)((handed_out + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
+  if (page->flags & PAGE_DIRTY) touched = page->length;
   for (unsigned w = 0; w < REMOTE_WORDS; w++) page->private[w] = 0;
   hint_detach(&heap->hints, class, page);
   set_table(page, 0);

@@ -60,7 +60,7 @@ RTM_INLINE struct span *split(struct span *span, uint32_t length) {
 static struct span *take_segment(struct heap *heap) {
   uint32_t dirty, segment = arena_take_segment(&dirty);
   if (!segment) return NULL;
-  segment_at(segment)->heap = heap;
+  __atomic_store_n(&segment_at(segment)->heap, heap, __ATOMIC_RELAXED);
   heap->segments++;
   heap->dirty += dirty;
   struct span *span = new_descriptor(segment);

@@ -31,6 +31,6 @@ void size_class_init(void) {
   for (unsigned class = 1; class <= CLASSES; class++) {
     uint32_t size = class_size(class);
     shape_class(&rtm_shape[class], size);
-    for (; index <= size >> BLOCK_SHIFT; index++) rtm_class_of[index] = (uint8_t)class;
+    for (; index <= size >> BLOCK_SHIFT; index++) __atomic_store_n(&rtm_class_of[index], (uint8_t)class, __ATOMIC_RELAXED);
   }
 }

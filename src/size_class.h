@@ -41,6 +41,9 @@ RTM_HIDDEN extern struct class_shape rtm_shape[CLASSES + 1];
 void size_class_init(void);
 
 // The class of a request of `size` <= BLOCK_MAX bytes; 0 before size_class_init. 3 instructions.
-RTM_INLINE unsigned size_class(size_t size) { return rtm_class_of[(size + BLOCK_ALIGNMENT - 1) >> BLOCK_SHIFT]; }
+// (Relaxed: another thread may be filling the table; a class read too early leads to a heap without pages.)
+RTM_INLINE unsigned size_class(size_t size) {
+  return RTM_READ_RELAXED(rtm_class_of[(size + BLOCK_ALIGNMENT - 1) >> BLOCK_SHIFT]);
+}
 
 #endif

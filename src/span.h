@@ -29,6 +29,7 @@ enum {
 enum page_flags {
   PAGE_RETIRED = 1,    // waits in heap->retired
   PAGE_COLLECTED = 2,  // `private` may have blocks
+  PAGE_DIRTY = 4,      // its span was not known to be zero when it was taken
 };
 
 // What a span is. Pages have their size class as kind.
@@ -107,7 +108,7 @@ RTM_HIDDEN extern uint32_t *rtm_window_table;
 RTM_HIDDEN extern char *rtm_window_spans;
 
 RTM_INLINE size_t window_granule(const void *address) {
-  return ((uintptr_t)address - rtm_window_base) >> GRANULE_SHIFT;
+  return ((uintptr_t)address - RTM_READ_RELAXED(rtm_window_base)) >> GRANULE_SHIFT;
 }
 RTM_INLINE struct span *span_at(uint32_t index) {
   return (struct span *)(rtm_window_spans + ((size_t)index << SPAN_SHIFT));

@@ -60,7 +60,7 @@ void __wrap_os_unmap(uintptr_t address, size_t bytes) {
 bool __wrap_os_purge(uintptr_t address, size_t bytes) { return !fails() && __real_os_purge(address, bytes); }
 bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes) {
   if (fails() || !__real_os_move(address, bytes, target, target_bytes)) return false;
-  faults.mapped += target_bytes - bytes;
+  faults.mapped -= bytes;  // the target was mapped before
   return true;
 }
 
