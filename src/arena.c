@@ -498,47 +498,6 @@ struct span *arena_move_run(struct span *run, uint32_t granules) {
   return NULL;
 }
 
-static void give_segments(uint32_t first, uint32_t segments) {
-  struct arena *a = &rtm_arena;
-  os_lock_acquire(&a->lock);
-  a->segments_in_use -= segments;
-  a->segments_huge -= segments;
-  for (uint32_t i = 0; i < segments; i++) retain(first + i);
-  run_release(first, segments);
-  while (retains_too_much()) release_oldest();
-  os_lock_release(&a->lock);
-}
-
-void arena_give_run(struct span *run) {
-  run->kind = SPAN_NONE;
-  give_segments(run_first(run), run->length);
-}
-
-struct span *arena_move_run(struct span *run, uint32_t granules) {
-  uint32_t first = run_first(run), had = (run->length - 1) * SEGMENT_GRANULES + segment_at(first + run->length - 1)->mapped;
-  if (had > granules || !charge((size_t)(granules - had) << GRANULE_SHIFT)) return NULL;
-  struct span *to = take_run(run_segments(granules), 1);
-  if (to) {
-    uint32_t target = run_first(to);
-    for (uint32_t i = 0; i < to->length; i++) unmap_segment(target + i);
-    // Mapped first, as a move would silently take the place of somebody else's mapping.
-    bool taken;
-    if (os_map_at(segment_address(target), (size_t)granules << GRANULE_SHIFT, &taken) &&
-        os_move(segment_address(first), (size_t)had << GRANULE_SHIFT, segment_address(target),
-                (size_t)granules << GRANULE_SHIFT)) {
-      for (uint32_t i = 0; i < run->length; i++) segment_at(first + i)->mapped = 0;
-      for (uint32_t i = 0, left = granules; i < to->length; i++, left -= SEGMENT_GRANULES)
-        segment_at(target + i)->mapped = (uint16_t)(left < SEGMENT_GRANULES ? left : SEGMENT_GRANULES);
-      rtm_window_table[span_granule(run)] = 0;  // before the place is anyone's
-      arena_give_run(run);
-      return to;
-    }
-    arena_give_run(to);
-  }
-  discharge((size_t)(granules - had) << GRANULE_SHIFT);
-  return NULL;
-}
-
 static bool run_extend(struct span *run, uint32_t segments) {
   struct arena *a = &rtm_arena;
   uint32_t end = run_first(run) + run->length, more = segments - run->length;
