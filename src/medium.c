@@ -25,20 +25,19 @@ static struct span *align_span(struct heap *heap, struct span *span, uint32_t le
   return span;
 }
 
-static void medium_collect_one(struct heap *heap) {
+// As many medium blocks come back as go out, as long as other threads have freed any; else something of another class.
+static void collect_one(struct heap *heap) {
   struct span *freed = hint_take(&heap->hints, SPAN_MEDIUM);
-  if (freed) medium_collect(heap, freed);
+  if (freed)
+    medium_collect(heap, freed);
+  else
+    remote_collect(heap);
 }
 
 void *medium_malloc(struct heap *heap, size_t size, size_t alignment, bool *zero) {
   uint32_t length = granules_for(size), unit = granules_for(alignment);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
-  if (RTM_UNLIKELY(hint_any(&heap->hints))) {
-    // More medium blocks come back than go out, as long as other threads have freed any; and something of another class.
-    medium_collect_one(heap);
-    medium_collect_one(heap);
-    remote_collect(heap);
-  }
+  if (RTM_UNLIKELY(hint_any(&heap->hints))) collect_one(heap);
   struct span *span = segment_take_span(heap, length + unit - 1, zero);
   if (!span) return NULL;
   if (unit > 1) {

@@ -174,7 +174,7 @@ def commands(block: Block) -> Iterator[tuple[int, dict[str, str], list[str]]]:
 def check_make(words: list[str]) -> Iterator[str]:
     for target in (word for word in words[1:] if "=" not in word and not word.startswith("-")):
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode or "Nothing to be done" in done.stdout:
+        if done.returncode or f"Nothing to be done for '{target}'" in done.stdout:
             yield f"make has no rule for {target}"
 
 
