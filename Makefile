@@ -1,5 +1,6 @@
 # A thin layer over CMake: `make` builds everything into build/. The two commands of the README are demo and test.
 JOBS ?= $(shell nproc)
+MAKEFLAGS += --no-print-directory
 CTEST = ctest --test-dir build --output-on-failure
 
 .PHONY: all setup lab demo test bench peers fuzz sanitizers aarch64 install clean
@@ -20,7 +21,9 @@ lab: .venv/installed
 
 demo:
 	tools/setup-debian build demo
-	$(MAKE) all lab
+	$(MAKE) lab
+	cmake --preset release >/dev/null
+	cmake --build build -j$(JOBS) --target rtmalloc_shared rtlab_measure rtlab_probe
 	.venv/bin/rtlab demo
 
 test:

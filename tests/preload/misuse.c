@@ -86,6 +86,22 @@ static void remote_block_twice(void) {
     misuse_free(block_of_owner);
 }
 
+static void *two_blocks(void *blocks) {
+    for (int i = 0; i < 2; i++) ((void **)blocks)[i] = allocated(100);
+    return NULL;
+}
+
+// The owner has exited; its other block keeps the page.
+static void orphan_block_twice(void) {
+    pthread_t thread;
+    void *blocks[2];
+    CHECK(pthread_create(&thread, NULL, two_blocks, blocks) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    *culprit = blocks[0];
+    free(blocks[0]);
+    misuse_free(blocks[0]);
+}
+
 static void realloc_of_stack_pointer(void) {
     _Alignas(16) char on_stack[64];
     *culprit = on_stack;
@@ -103,6 +119,7 @@ static const struct misuse {
     {"big_block_twice", big_block_twice},
     {"huge_block_twice", huge_block_twice},
     {"remote_block_twice", remote_block_twice},
+    {"orphan_block_twice", orphan_block_twice},
     {"stack_pointer", stack_pointer},
     {"static_pointer", static_pointer},
     {"mapped_pointer", mapped_pointer},
