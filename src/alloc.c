@@ -31,6 +31,15 @@ RTM_INLINE void *counted(void *block, size_t size) {
   return block;
 }
 
+// The system gives no more: once again, with everything given back that is only kept for later.
+static RTM_COLD void *alloc_after_trim(size_t size) {
+  struct heap *heap = heap_of_thread();
+  if (!heap) return out_of_memory();
+  alloc_trim();
+  void *block = page_malloc(heap, size_class(size));
+  return block ? counted(block, size) : out_of_memory();
+}
+
 static RTM_NOINLINE void *alloc_first(size_t size) {
   struct heap *heap = heap_of_thread();
   return heap ? counted(page_malloc(heap, size_class(size)), size) : NULL;
@@ -39,16 +48,25 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
 void *alloc_slow(size_t size) {
   struct heap *heap = rtm_heap;
   void *block = heap == &rtm_no_heap ? alloc_first(size) : counted(page_malloc(heap, size_class(size)), size);
-  return RTM_LIKELY(block != NULL) ? block : out_of_memory();
+  return RTM_LIKELY(block != NULL) ? block : alloc_after_trim(size);
+}
+
+static void *try_large(struct heap *heap, size_t size, size_t alignment, bool *zero) {
+  void *block = NULL;
+  if (size <= MEDIUM_MAX && alignment < SEGMENT_SIZE) block = medium_malloc(heap, size, alignment, zero);
+  if (!block && (size > MEDIUM_MAX || alignment > GRANULE_SIZE)) block = huge_malloc(size, alignment, zero);
+  return block;
 }
 
 // Above BLOCK_MAX, or with an alignment of more than a granule. `*zero`: known to be zero.
 static void *large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = heap_of_thread();
   if (!heap || size > PTRDIFF_MAX) return out_of_memory();
-  void *block = NULL;
-  if (size <= MEDIUM_MAX && alignment < SEGMENT_SIZE) block = medium_malloc(heap, size, alignment, zero);
-  if (!block && (size > MEDIUM_MAX || alignment > GRANULE_SIZE)) block = huge_malloc(size, alignment, zero);
+  void *block = try_large(heap, size, alignment, zero);
+  if (RTM_UNLIKELY(!block)) {
+    alloc_trim();
+    block = try_large(heap, size, alignment, zero);
+  }
   return block ? counted(block, size) : out_of_memory();
 }
 

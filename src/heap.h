@@ -49,6 +49,11 @@ RTM_HIDDEN extern struct heap rtm_no_heap;    // has only rtm_no_page; what a th
 RTM_HIDDEN extern _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec")));
 RTM_HIDDEN extern _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec")));
 
+RTM_INLINE bool heap_has_thread(const struct heap *heap) {
+  uint32_t state = __atomic_load_n(&heap->state, __ATOMIC_RELAXED);
+  return state != HEAP_ORPHAN && state != HEAP_CLAIMED;
+}
+
 // The heap of the calling thread, made or adopted if there is none; NULL if out of memory.
 struct heap *heap_of_thread(void);
 // Leaves the heap to the next thread that needs one. O(CLASSES), whatever the heap holds.

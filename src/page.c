@@ -64,9 +64,11 @@ static bool is_full(struct span *page) { return span_tag(page) & TAG_SLOW; }
 
 static struct span *page_new(struct heap *heap, unsigned class) {
   const struct class_shape *shape = &rtm_shape[class];
-  // Page size follows demand: doubled with each page of the class, five times at most.
+  // Page size follows demand: doubled with every second page of the class, so that the newest page, which may be nearly
+  // unused, is at most a third of them all.
   enum { DOUBLINGS_MOST = 5 };
-  uint32_t length = (uint32_t)shape->granules_first << (heap->pages[class] < DOUBLINGS_MOST ? heap->pages[class] : DOUBLINGS_MOST);
+  uint32_t doublings = heap->pages[class] / 2;
+  uint32_t length = (uint32_t)shape->granules_first << (doublings < DOUBLINGS_MOST ? doublings : DOUBLINGS_MOST);
   if (length > shape->granules_most) length = shape->granules_most;
   bool zero;
   struct span *page = segment_take_span(heap, length, &zero);
@@ -101,20 +103,34 @@ static void page_release(struct heap *heap, struct span *page) {
   segment_give_span(heap, page, touched);
 }
 
-// An empty page is not released at once: the last few wait, in case that their class needs them again (mimalloc's
-// retired pages, in constant time).
-void page_emptied(struct heap *heap, struct span *page) {
-  if (page->flags & PAGE_RETIRED) return;
-  uint32_t at = heap->retired_at, overtaken = heap->retired[at];
-  page->flags |= PAGE_RETIRED;
-  heap->retired[at] = span_index(page);
-  heap->retired_at = (at + 1) % RETIRED_PAGES;
-  if (!overtaken) return;
-  page = span_at(overtaken);
-  page->flags &= (uint8_t)~PAGE_RETIRED;
-  if (page->used) return;
+static void release_queued(struct heap *heap, struct span *page) {
   dequeue(heap, page);
   page_release(heap, page);
+}
+
+// Takes a page out of the ring of retired ones, and releases it if it is still empty.
+static void unretire(struct heap *heap, unsigned at) {
+  uint32_t index = heap->retired[at];
+  heap->retired[at] = 0;
+  if (!index) return;
+  struct span *page = span_at(index);
+  page->flags &= (uint8_t)~PAGE_RETIRED;
+  if (!page->used) release_queued(heap, page);
+}
+
+// An empty page is not released at once: the last few wait, in case that their class needs them again (mimalloc's
+// retired pages, in constant time). In a heap without a thread nobody will need them.
+void page_emptied(struct heap *heap, struct span *page) {
+  if (page->flags & PAGE_RETIRED) return;
+  if (RTM_UNLIKELY(!heap_has_thread(heap))) {
+    release_queued(heap, page);
+    return;
+  }
+  uint32_t at = heap->retired_at;
+  heap->retired_at = (at + 1) % RETIRED_PAGES;
+  unretire(heap, at);
+  page->flags |= PAGE_RETIRED;
+  heap->retired[at] = span_index(page);
 }
 
 void page_free_full(struct heap *heap, struct span *page, void *block) {
@@ -296,14 +312,11 @@ void page_leave_all(struct heap *heap) {
       span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
     if (!page->used) page_emptied(heap, page);
   }
+  for (unsigned at = 0; at < RETIRED_PAGES; at++) unretire(heap, at);
 }
 
 void page_release_empty(struct heap *heap) {
-  for (unsigned i = 0; i < RETIRED_PAGES; i++) {
-    uint32_t index = heap->retired[i];
-    if (index) span_at(index)->flags &= (uint8_t)~PAGE_RETIRED;
-    heap->retired[i] = 0;
-  }
+  for (unsigned at = 0; at < RETIRED_PAGES; at++) unretire(heap, at);
   for (unsigned class = 1; class <= CLASSES; class++) {
     struct span *page = heap->page[class];
     if (page != &rtm_no_page && page->used == 1) {
@@ -313,9 +326,7 @@ void page_release_empty(struct heap *heap) {
     for (uint32_t next, index = heap->queue[class].head; index; index = next) {
       page = span_at(index);
       next = page->next;
-      if (page->used) continue;
-      dequeue(heap, page);
-      page_release(heap, page);
+      if (!page->used) release_queued(heap, page);
     }
   }
 }

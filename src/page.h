@@ -15,7 +15,7 @@ void page_emptied(struct heap *heap, struct span *page);
 bool page_collect(struct span *page);
 // After page_collect on a page that is not current: puts it where it belongs now.
 void page_settle(struct heap *heap, struct span *page);
-// Leaves no page current, so that each is released when it becomes empty. O(CLASSES).
+// Leaves no page current or retired, so that each is released when it becomes empty. O(CLASSES).
 void page_leave_all(struct heap *heap);
 // Releases every empty page. O(pages with free blocks).
 void page_release_empty(struct heap *heap);

@@ -95,17 +95,12 @@ static void purge(struct heap *heap, struct span *span) {
   span->used = 0;
 }
 
-static bool has_thread(const struct heap *heap) {
-  uint32_t state = __atomic_load_n(&heap->state, __ATOMIC_RELAXED);
-  return state != HEAP_ORPHAN && state != HEAP_CLAIMED;
-}
-
 // Free memory that may be kept: a quarter of what is live, and 3 MiB in any case; 256 KiB where the thread has exited. So a
 // program in a steady state makes no system calls, and one that shrinks gives back.
 RTM_INLINE bool too_much_dirty(const struct heap *heap) {
   if (RTM_LIKELY(heap->dirty <= DIRTY_ORPHAN)) return rtm_arena.purge == PURGE_EAGER;
   if (rtm_arena.purge == PURGE_LAZY)
-    return !has_thread(heap) || (heap->dirty > DIRTY_FLOOR && heap->dirty > heap->live / 4);
+    return !heap_has_thread(heap) || (heap->dirty > DIRTY_FLOOR && heap->dirty > heap->live / 4);
   return rtm_arena.purge == PURGE_EAGER;
 }
 
@@ -157,7 +152,7 @@ static void shrink_once(struct heap *heap) {
   if (!index) return;
   struct span *oldest = span_at(index);
   forget_dirty(heap, oldest);
-  if (oldest->length == SEGMENT_GRANULES && (heap->segments > 1 || !has_thread(heap))) {
+  if (oldest->length == SEGMENT_GRANULES && (heap->segments > 1 || !heap_has_thread(heap))) {
     tlsf_remove(&heap->spans, oldest);
     give_segment(heap, oldest);
   } else if (!rtm_arena.purge_refused) {

@@ -26,7 +26,7 @@ enum {
 _Static_assert((LINEAR_CLASSES * BLOCK_ALIGNMENT) << DOUBLINGS == BLOCK_MAX, "the doublings end at BLOCK_MAX");
 
 // What a class's pages look like. The page sizes follow demand: with `k` pages in use the next one has
-// min(granules_first << k, granules_most) granules.
+// min(granules_first << k / 2, granules_most) granules.
 struct class_shape {
   uint32_t block_size;  // bytes
   uint32_t reciprocal;  // floor(2^32 / block_size) + 1: (offset * reciprocal) >> 32 == offset / block_size in a page
