@@ -89,8 +89,8 @@ void *alloc_zeroed(size_t count, size_t size) {
   return block;
 }
 
-// A class's size is a multiple of every power of two up to a granule that the rounded-up size is a multiple of (steps are
-// powers of two), and pages begin at a granule: such blocks need nothing special.
+// A class's size is a multiple of every power of two up to a granule that the rounded-up size is a multiple of (steps
+// are powers of two), and pages begin at a granule: such blocks need nothing special.
 void *alloc_aligned(size_t alignment, size_t size) {
   if (alignment <= BLOCK_ALIGNMENT) return alloc_fast(size);
   if (size > PTRDIFF_MAX) return out_of_memory();
@@ -108,7 +108,9 @@ RTM_COLD void free_outside(void *block) {
   if (block) message_misuse(block, "invalid free", foreign);
 }
 
-_Noreturn RTM_COLD void free_twice(void *block) { message_misuse(block, "double free", "it was the last block to be freed"); }
+_Noreturn RTM_COLD void free_twice(void *block) {
+  message_misuse(block, "double free", "it was the last block to be freed");
+}
 
 void free_emptied(struct span *page) { page_emptied(rtm_heap, page); }
 
@@ -128,8 +130,8 @@ static RTM_NOINLINE void free_local_slow(void *block, struct span *span) {
   local_free(rtm_heap, span, block);
 }
 
-// Everything but a block of this thread's own page that has free blocks. Another thread's block comes first: its path is
-// the one with a bound.
+// Everything but a block of this thread's own page that has free blocks. Another thread's block comes first: its path
+// is the one with a bound.
 void free_slow(void *block, struct span *span) {
   struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
   if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {

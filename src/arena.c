@@ -42,9 +42,7 @@ static bool charge(size_t bytes) {
   return true;
 }
 
-static void discharge(size_t bytes) {
-  atomic_fetch_sub_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed);
-}
+static void discharge(size_t bytes) { atomic_fetch_sub_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed); }
 
 static bool map_at(uintptr_t address, size_t bytes, bool *taken) {
   if (charge(bytes)) {
@@ -465,8 +463,8 @@ void arena_give_run(struct span *run) {
   give_segments(run_first(run), run->length);
 }
 
-// Moves the pages of [first, first + segments) to the bare segments at `target`. Those are mapped first, as a move would
-// silently take the place of somebody else's mapping.
+// Moves the pages of [first, first + segments) to the bare segments at `target`. Those are mapped first, as a move
+// would silently take the place of somebody else's mapping.
 static bool move_pages(uint32_t first, size_t bytes, uint32_t target, size_t target_bytes) {
   bool taken;
   if (!os_map_at(segment_address(target), target_bytes, &taken)) return false;

@@ -15,22 +15,22 @@ enum purge { PURGE_LAZY, PURGE_EAGER, PURGE_NEVER };
 
 struct arena {
   struct os_lock lock;
-  uint32_t segments_known;     // segments [1, known) exist, whether mapped or not
-  uint32_t segments_described; // segments [0, described) have their descriptors and table mapped
-  uint32_t segments_most;      // the window's end
-  uint32_t singles;            // stack, segment indices
+  uint32_t segments_known;                    // segments [1, known) exist, whether mapped or not
+  uint32_t segments_described;                // segments [0, described) have their descriptors and table mapped
+  uint32_t segments_most;                     // the window's end
+  uint32_t singles;                           // stack, segment indices
   uint32_t retained_newest, retained_oldest;  // list of free segments that are mapped
   struct tlsf runs;
   _Atomic uint32_t segments_in_use;    // owned by heaps or huge blocks; atomic, as it is read without the lock
-  _Atomic uint32_t segments_huge;        // of these, by huge blocks
+  _Atomic uint32_t segments_huge;      // of these, by huge blocks
   _Atomic uint32_t granules_retained;  // mapped granules of free segments; the same
-  uint32_t granules_reserved;  // RTMALLOC_RESERVE: retained whatever the purge mode
+  uint32_t granules_reserved;          // RTMALLOC_RESERVE: retained whatever the purge mode
   enum purge purge;
   _Atomic bool purge_refused;  // memory is locked: only whole segments can go back, by unmapping
   char *meta, *meta_end;       // permanent metadata: heaps, hint nodes
   // Bytes mapped from the system, data and metadata; changed by atomics, as arena_map takes no lock.
   _Atomic size_t bytes_mapped, bytes_mapped_peak, bytes_purged;
-  size_t bytes_limit;          // RTMALLOC_LIMIT
+  size_t bytes_limit;  // RTMALLOC_LIMIT
 };
 RTM_HIDDEN extern struct arena rtm_arena;
 

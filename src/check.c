@@ -6,9 +6,9 @@
 #include "page.h"
 #include "rtmalloc.h"
 
-#define REQUIRE(condition, sentence)    \
-  do {                                  \
-    if (!(condition)) return sentence;  \
+#define REQUIRE(condition, sentence)   \
+  do {                                 \
+    if (!(condition)) return sentence; \
   } while (0)
 
 static uint32_t private_blocks(const struct span *page) {
@@ -35,7 +35,8 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   REQUIRE(page->reciprocal == shape->reciprocal, "a page has its class's reciprocal");
   REQUIRE(page->length <= shape->granules_most || page->length <= 3,  // 3: a segment without descriptors (segment.c)
           "a page is no longer than its class allows");
-  REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT, "a page's blocks fit in its span");
+  REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT,
+          "a page's blocks fit in its span");
   REQUIRE(page->fresh <= blocks, "a page's fresh blocks are among its blocks");
   for (uint32_t i = 0; i < page->length; i++)
     REQUIRE(span_of(span_granule(page) + i) == page, "each granule of a page leads to it");
@@ -76,7 +77,8 @@ static const char *check_segment(const struct heap *heap, uint32_t segment, stru
   while (at < end) {
     struct span *span = span_of(at);
     REQUIRE(span->kind != SPAN_NONE, "spans follow each other without a gap");
-    REQUIRE(span_granule(span) == at && span->length > 0 && span->length <= end - at, "a span starts where the last ended");
+    REQUIRE(span_granule(span) == at && span->length > 0 && span->length <= end - at,
+            "a span starts where the last ended");
     const char *broken = NULL;
     if (span->kind == SPAN_FREE) {
       REQUIRE(!free_before, "two free neighbours are one span");
@@ -122,7 +124,7 @@ static const char *check_tlsf(const struct tlsf *tlsf, uint32_t free_spans) {
 }
 
 static const char *check_queues(const struct heap *heap) {
-  for (unsigned class = 1; class <= CLASSES; class++) {
+  for (unsigned class = 1; class <= CLASSES; class ++) {
     uint32_t before = 0, pages = 0;
     for (uint32_t i = heap->queue[class].head; i; before = i, i = span_at(i)->next) {
       struct span *page = span_at(i);
@@ -149,7 +151,7 @@ const char *check_heap(const struct heap *heap) {
   REQUIRE(census.segments == heap->segments, "the heap knows how many segments it has");
   REQUIRE(census.live == heap->live, "live granules add up");
   REQUIRE(census.dirty == heap->dirty, "dirty granules add up");
-  for (unsigned class = 1; class <= CLASSES; class++)
+  for (unsigned class = 1; class <= CLASSES; class ++)
     REQUIRE(census.pages[class] == heap->pages[class], "the heap knows how many pages each class has");
   const char *broken = check_tlsf(&heap->spans, census.free_spans);
   return broken ? broken : check_queues(heap);

@@ -8,8 +8,8 @@
 // Linear in the heap.
 const char *check_heap(const struct heap *heap);
 
-// What the debug variant does beside each operation, none of which takes a fast path there: check_operation looks at the
-// whole heap now and then, check_free at the block and its page. Both abort with a line that says what is wrong.
+// What the debug variant does beside each operation, none of which takes a fast path there: check_operation looks at
+// the whole heap now and then, check_free at the block and its page. Both abort with a line that says what is wrong.
 void check_operation(struct heap *heap);
 void check_free(struct span *span, const void *block);
 

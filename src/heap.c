@@ -20,7 +20,9 @@ static struct {
   uint32_t count;
 } heaps;
 
-struct heap *heap_first(void) { return atomic_load_explicit(&heaps.all, memory_order_acquire); }
+struct heap *heap_first(void) {
+  return atomic_load_explicit(&heaps.all, memory_order_acquire);
+}
 
 void heap_lock_for_fork(void) { os_lock_acquire(&heaps.lock); }
 void heap_unlock_after_fork(void) { os_lock_release(&heaps.lock); }
@@ -30,7 +32,7 @@ static enum heap_state owned(void) { return rtm_options.count ? HEAP_COUNTED : H
 static struct heap *heap_new(void) {
   struct heap *heap = arena_metadata(sizeof *heap);
   if (!heap) return NULL;
-  for (unsigned class = 0; class <= CLASSES; class++) heap->page[class] = &rtm_no_page;
+  for (unsigned class = 0; class <= CLASSES; class ++) heap->page[class] = &rtm_no_page;
   __atomic_store_n(&heap->state, owned(), __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
   heap->id = ++heaps.count;

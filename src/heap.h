@@ -22,30 +22,30 @@ struct page_queue {
 enum { RETIRED_PAGES = 16 };
 
 struct heap {
-  // The page that each class allocates from; &rtm_no_page if none. Size to class to page: two loads, and a change of the
-  // page writes one word (RT-Mimalloc, section VI.D).
+  // The page that each class allocates from; &rtm_no_page if none. Size to class to page: two loads, and a change of
+  // the page writes one word (RT-Mimalloc, section VI.D).
   struct span *page[CLASSES + 1];
-  struct page_queue queue[CLASSES + 1];   // pages with free blocks, beside the current one
-  uint32_t pages[CLASSES + 1];            // pages of the class, full ones included
-  struct tlsf spans;                      // free spans of all segments
-  uint32_t segments;                      // owned
-  uint32_t live;                          // granules in pages and medium blocks
-  uint32_t dirty;                         // granules of free spans that hold memory
-  uint32_t dirty_oldest, dirty_newest;    // list of the free spans that are worth a purge (segment.c)
-  uint32_t retired[RETIRED_PAGES];        // span indices: pages that became empty, in order; released when overtaken
+  struct page_queue queue[CLASSES + 1];  // pages with free blocks, beside the current one
+  uint32_t pages[CLASSES + 1];           // pages of the class, full ones included
+  struct tlsf spans;                     // free spans of all segments
+  uint32_t segments;                     // owned
+  uint32_t live;                         // granules in pages and medium blocks
+  uint32_t dirty;                        // granules of free spans that hold memory
+  uint32_t dirty_oldest, dirty_newest;   // list of the free spans that are worth a purge (segment.c)
+  uint32_t retired[RETIRED_PAGES];       // span indices: pages that became empty, in order; released when overtaken
   uint32_t retired_at;
   uint32_t id;
   struct hints hints;
-  _Alignas(64) uint32_t state;            // enum heap_state; read by every remote free, so accessed by atomics
-  struct heap *next;                      // all heaps
+  _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics
+  struct heap *next;            // all heaps
   struct heap *next_orphan;
 };
 
-RTM_HIDDEN extern struct span rtm_no_page;    // has no block and never gets one
-RTM_HIDDEN extern struct heap rtm_no_heap;    // has only rtm_no_page; what a thread without a heap uses
+RTM_HIDDEN extern struct span rtm_no_page;  // has no block and never gets one
+RTM_HIDDEN extern struct heap rtm_no_heap;  // has only rtm_no_page; what a thread without a heap uses
 
-// This thread's heap, and the one that the fast paths look at: the same, or rtm_no_heap where each operation has to take
-// the slow path (statistics, debugging).
+// This thread's heap, and the one that the fast paths look at: the same, or rtm_no_heap where each operation has to
+// take the slow path (statistics, debugging).
 RTM_HIDDEN extern _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec")));
 RTM_HIDDEN extern _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec")));
 

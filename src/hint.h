@@ -11,8 +11,8 @@
 // Protocol (the reasons are in docs/remote-free.md):
 //   any thread, after it has set the block's own bit: at each level from the leaf up, set the bit if it is clear
 //   the owner: clear a bit, then look below again, and set it again if something is there
-// Each thread looks at every level itself, so that a thread stopped half-way hides no block but its own. Nodes are never
-// freed, moved or used for anything else: a late bit costs the owner one look.
+// Each thread looks at every level itself, so that a thread stopped half-way hides no block but its own. Nodes are
+// never freed, moved or used for anything else: a late bit costs the owner one look.
 #ifndef RTM_HINT_H
 #define RTM_HINT_H
 
@@ -29,16 +29,16 @@ struct hint_word {
 
 struct hint_leaf {
   struct hint_word word;
-  uint64_t vacant;                 // places without a span
-  struct hint_leaf *next_vacant;   // next leaf of the class that has vacant places
+  uint64_t vacant;                // places without a span
+  struct hint_leaf *next_vacant;  // next leaf of the class that has vacant places
   struct span *span[HINT_FANOUT];
 };
 
 struct hint_group {
   struct hint_word word;
-  struct hint_group *next;         // ring of the class's groups
+  struct hint_group *next;  // ring of the class's groups
   uint32_t class;
-  uint32_t leaves;                 // leaf[0 .. leaves) exist
+  uint32_t leaves;  // leaf[0 .. leaves) exist
   struct hint_leaf *leaf[HINT_FANOUT];
 };
 

@@ -38,7 +38,8 @@ void *huge_resize(struct span *span, size_t size) {
       // What is left of the last segment goes back too.
       uint32_t end = span->length * SEGMENT_GRANULES;
       if (end > had) end = had;
-      if (end > granules) os_purge((uintptr_t)granule_address(span_granule(span) + granules), (size_t)(end - granules) << GRANULE_SHIFT);
+      if (end > granules)
+        os_purge((uintptr_t)granule_address(span_granule(span) + granules), (size_t)(end - granules) << GRANULE_SHIFT);
     }
     return span->start;
   }

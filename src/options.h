@@ -5,12 +5,12 @@
 #include "arena.h"
 
 struct options {
-  enum purge purge;    // RTMALLOC_PURGE
-  size_t limit;        // RTMALLOC_LIMIT, bytes; SIZE_MAX: none
-  size_t reserve;      // RTMALLOC_RESERVE, bytes
-  bool verbose;        // RTMALLOC_VERBOSE
-  char report[4096];   // RTMALLOC_REPORT, a file name; empty: none
-  bool count;          // operations are counted: verbose or report
+  enum purge purge;   // RTMALLOC_PURGE
+  size_t limit;       // RTMALLOC_LIMIT, bytes; SIZE_MAX: none
+  size_t reserve;     // RTMALLOC_RESERVE, bytes
+  bool verbose;       // RTMALLOC_VERBOSE
+  char report[4096];  // RTMALLOC_REPORT, a file name; empty: none
+  bool count;         // operations are counted: verbose or report
 };
 RTM_HIDDEN extern struct options rtm_options;
 

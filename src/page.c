@@ -81,7 +81,7 @@ static struct span *page_new(struct heap *heap, unsigned class) {
   page->used = 0;
   page->reciprocal = shape->reciprocal;
   page->fresh = 0;
-  page->kind = (uint8_t)class;
+  page->kind = (uint8_t) class;
   page->flags = zero ? 0 : PAGE_DIRTY;
   span_set_tag(page, (uintptr_t)heap);
   // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
@@ -144,8 +144,8 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
 
 // ---- blocks ----
 
-// Fresh blocks: the first is taken, the others are linked. At most eight, a constant number (RT-Mimalloc, section VI.C),
-// and as many as fit in a page of the system, so that little memory is touched before it is asked for.
+// Fresh blocks: the first is taken, the others are linked. At most eight, a constant number (RT-Mimalloc, section
+// VI.C), and as many as fit in a page of the system, so that little memory is touched before it is asked for.
 static void *page_extend(struct span *page) {
   enum { BATCH = 8 };
   uint32_t left = page_blocks(page) - page->fresh, size = rtm_shape[page->kind].block_size;
@@ -301,7 +301,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
 }
 
 void page_leave_all(struct heap *heap) {
-  for (unsigned class = 1; class <= CLASSES; class++) {
+  for (unsigned class = 1; class <= CLASSES; class ++) {
     struct span *page = heap->page[class];
     if (page == &rtm_no_page) continue;
     heap->page[class] = &rtm_no_page;
@@ -317,7 +317,7 @@ void page_leave_all(struct heap *heap) {
 
 void page_release_empty(struct heap *heap) {
   for (unsigned at = 0; at < RETIRED_PAGES; at++) unretire(heap, at);
-  for (unsigned class = 1; class <= CLASSES; class++) {
+  for (unsigned class = 1; class <= CLASSES; class ++) {
     struct span *page = heap->page[class];
     if (page != &rtm_no_page && page->used == 1) {
       heap->page[class] = &rtm_no_page;

@@ -53,7 +53,6 @@ void process_watch_thread(void) {
 
 // ---- start ----
 
-
 static bool start_memory(void) {
   size_class_init();
   options_read();

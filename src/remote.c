@@ -32,9 +32,9 @@ void remote_collect_all(struct heap *heap) {
 
 // ---- orphans ----
 
-// The heap's thread has exited. The freeing thread is its owner for the length of this call, if no other is: then memory
-// goes back at once. If another is, the block goes the remote way, and what neither of the two collects on leaving waits
-// for the next free into the heap, its adoption, or a trim.
+// The heap's thread has exited. The freeing thread is its owner for the length of this call, if no other is: then
+// memory goes back at once. If another is, the block goes the remote way, and what neither of the two collects on
+// leaving waits for the next free into the heap, its adoption, or a trim.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block) {
   if (rtm_options.count) stats_count_free(span->kind, (size_t)span->length << GRANULE_SHIFT);
   if (heap_claim(heap)) {

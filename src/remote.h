@@ -8,8 +8,8 @@
 // The heap is an orphan or held by someone. O(1), not wait-free bounded: the caller may become its owner for the call.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block);
 _Noreturn RTM_COLD void remote_free_twice(const void *block);
-// Collects the remote frees of one span of any class, and releases it if it is empty. Called wherever a heap is about to
-// hand out fresh memory, so that freed memory of classes that are no longer asked for comes back as well. O(1).
+// Collects the remote frees of one span of any class, and releases it if it is empty. Called wherever a heap is about
+// to hand out fresh memory, so that freed memory of classes that are no longer asked for comes back as well. O(1).
 void remote_collect(struct heap *heap);
 // Collects everything; for heap_trim. O(spans with remote frees).
 void remote_collect_all(struct heap *heap);
@@ -29,8 +29,8 @@ RTM_INLINE void remote_mark(struct span *span, void *block) {
   hint_raise(hint, hint_bit);
 }
 
-// Frees a block of `owner`'s span from any thread. Wait-free, without a loop (x86-64; aarch64 with LSE), unless the owner
-// has exited.
+// Frees a block of `owner`'s span from any thread. Wait-free, without a loop (x86-64; aarch64 with LSE), unless the
+// owner has exited.
 RTM_INLINE void remote_free(struct heap *owner, struct span *span, void *block) {
   if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_OWNED))
     remote_mark(span, block);

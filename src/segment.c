@@ -3,8 +3,8 @@
 
 enum {
   DIRTY_FLOOR = SEGMENT_GRANULES * 3 / 4,  // granules of free memory that a heap may hold in any case: 3 MiB
-  DIRTY_ORPHAN = SEGMENT_GRANULES / 16, // and one without a thread: 256 KiB
-  PURGE_SPAN_LEAST = 16,           // granules: smaller spans are not worth a system call
+  DIRTY_ORPHAN = SEGMENT_GRANULES / 8,     // and one without a thread: 512 KiB
+  PURGE_SPAN_LEAST = 16,                   // granules: smaller spans are not worth a system call
 };
 
 static uint32_t *table_at(const struct span *span) { return rtm_window_table + window_granule(span->start); }
@@ -16,7 +16,9 @@ static void set_ends(const struct span *span, uint32_t value) {
 }
 
 // A pointer in a segment leads to the segment's number, and to its record.
-static uint32_t segment_number(const struct span *span) { return segment_of_granule((uint32_t)window_granule(span->start)); }
+static uint32_t segment_number(const struct span *span) {
+  return segment_of_granule((uint32_t)window_granule(span->start));
+}
 static struct segment *own_segment(const struct span *span) { return segment_at(segment_number(span)); }
 
 // A descriptor in the same segment; NULL if all are in use (then a span is not split).
@@ -37,7 +39,8 @@ RTM_INLINE void release_descriptor(struct segment *s, struct span *span) {
   s->unused = span_index(span);
 }
 
-// Cuts the span after `length` granules; the rest is a free span, not yet in the TLSF. NULL if there are no descriptors.
+// Cuts the span after `length` granules; the rest is a free span, not yet in the TLSF. NULL if there are no
+// descriptors.
 RTM_INLINE struct span *split(struct span *span, uint32_t length) {
   uint32_t granule = span_granule(span), whole = span->length;
   struct span *rest = new_descriptor(segment_of_granule(granule));
@@ -95,8 +98,8 @@ static void purge(struct heap *heap, struct span *span) {
   span->used = 0;
 }
 
-// Free memory that may be kept: a quarter of what is live, and 3 MiB in any case; 256 KiB where the thread has exited. So a
-// program in a steady state makes no system calls, and one that shrinks gives back.
+// Free memory that may be kept: a quarter of what is live, and 3 MiB in any case; 512 KiB where the thread has exited.
+// So a program in a steady state makes no system calls, and one that shrinks gives back.
 RTM_INLINE bool too_much_dirty(const struct heap *heap) {
   if (RTM_LIKELY(heap->dirty <= DIRTY_ORPHAN)) return rtm_arena.purge == PURGE_EAGER;
   if (rtm_arena.purge == PURGE_LAZY)
@@ -166,15 +169,15 @@ static RTM_NOINLINE void shrink(struct heap *heap) {
   if (too_much_dirty(heap)) shrink_once(heap);
 }
 
-// Where in a span its dirty granules are is not known: what stays free is dirty as far as it can be, so that a span with
-// no dirty granules is certainly zero.
+// Where in a span its dirty granules are is not known: what stays free is dirty as far as it can be, so that a span
+// with no dirty granules is certainly zero.
 static uint32_t leave_dirty(struct span *rest, uint32_t dirty) {
   rest->used = dirty < rest->length ? dirty : rest->length;
   return rest->used;
 }
 
-// As segment_take_span, but its memory may not be mapped yet. `*dirty`: as many granules as it has to count as dirty when
-// it is given back untouched.
+// As segment_take_span, but its memory may not be mapped yet. `*dirty`: as many granules as it has to count as dirty
+// when it is given back untouched.
 RTM_INLINE struct span *take_unmapped(struct heap *heap, uint32_t length, uint32_t *dirty, bool *zero) {
   struct span *span = tlsf_take(&heap->spans, length);
   if (RTM_LIKELY(span != NULL)) {

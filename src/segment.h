@@ -1,4 +1,5 @@
-// Spans of a heap's own segments: taken from a TLSF, coalesced at once. Layer: above arena. Called by page, medium, heap.
+// Spans of a heap's own segments: taken from a TLSF, coalesced at once. Layer: above arena. Called by page, medium,
+// heap.
 #ifndef RTM_SEGMENT_H
 #define RTM_SEGMENT_H
 
@@ -9,8 +10,8 @@
 struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero);
 // `dirty`: how many of its granules hold memory. O(1).
 void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty);
-// Makes the span shorter at its end and gives the rest back (`zero`: it is known to be zero). Without effect if there is
-// no descriptor left.
+// Makes the span shorter at its end and gives the rest back (`zero`: it is known to be zero). Without effect if there
+// is no descriptor left.
 void segment_shrink_span(struct heap *heap, struct span *span, uint32_t length, bool zero);
 // Gives the first `skip` granules back; returns the rest, or NULL (and changes nothing) if there is no descriptor left.
 struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, uint32_t dirty);

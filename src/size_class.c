@@ -28,9 +28,10 @@ static void shape_class(struct class_shape *shape, uint32_t size) {
 
 void size_class_init(void) {
   unsigned index = 0;
-  for (unsigned class = 1; class <= CLASSES; class++) {
+  for (unsigned class = 1; class <= CLASSES; class ++) {
     uint32_t size = class_size(class);
     shape_class(&rtm_shape[class], size);
-    for (; index <= size >> BLOCK_SHIFT; index++) __atomic_store_n(&rtm_class_of[index], (uint8_t)class, __ATOMIC_RELAXED);
+    for (; index <= size >> BLOCK_SHIFT; index++)
+      __atomic_store_n(&rtm_class_of[index], (uint8_t) class, __ATOMIC_RELAXED);
   }
 }

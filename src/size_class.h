@@ -15,13 +15,13 @@ enum {
   GRANULE_SIZE = 1 << GRANULE_SHIFT,
   BLOCK_ALIGNMENT = 16,
   BLOCK_SHIFT = 4,
-  LINEAR_CLASSES = 8,                                // 16, 32, ... 128
-  CLASSES_PER_DOUBLING = 8,                          //
-  BLOCK_MAX = 32768,                                 // largest block that lives in a page
-  DOUBLINGS = 8,                                     // 128 << 8 == BLOCK_MAX
+  LINEAR_CLASSES = 8,                                           // 16, 32, ... 128
+  CLASSES_PER_DOUBLING = 8,                                     //
+  BLOCK_MAX = 32768,                                            // largest block that lives in a page
+  DOUBLINGS = 8,                                                // 128 << 8 == BLOCK_MAX
   CLASSES = LINEAR_CLASSES + DOUBLINGS * CLASSES_PER_DOUBLING,  // classes are 1..CLASSES
-  PAGE_BLOCKS_MAX = 256,                             // four words of remote frees
-  PAGE_GRANULES_MAX = 32,                            // 128 KiB
+  PAGE_BLOCKS_MAX = 256,                                        // four words of remote frees
+  PAGE_GRANULES_MAX = 32,                                       // 128 KiB
 };
 _Static_assert((LINEAR_CLASSES * BLOCK_ALIGNMENT) << DOUBLINGS == BLOCK_MAX, "the doublings end at BLOCK_MAX");
 
@@ -34,7 +34,8 @@ struct class_shape {
   uint8_t granules_most;
 };
 
-RTM_HIDDEN extern uint8_t rtm_class_of[BLOCK_MAX / BLOCK_ALIGNMENT + 1];  // index: (bytes + 15) / 16; filled by size_class_init
+RTM_HIDDEN extern uint8_t
+    rtm_class_of[BLOCK_MAX / BLOCK_ALIGNMENT + 1];  // index: (bytes + 15) / 16; filled by size_class_init
 RTM_HIDDEN extern struct class_shape rtm_shape[CLASSES + 1];
 
 // Fills both tables. Idempotent; called once before the first heap is made. O(BLOCK_MAX / 16).

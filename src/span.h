@@ -42,10 +42,10 @@ enum span_kind {
 
 // Values of `tag` that are no heap. A heap's address is a multiple of 64.
 enum {
-  TAG_NONE = 0,         // free or unused span: nothing to free here
-  TAG_HUGE = 2,         // a huge block: belongs to the arena
+  TAG_NONE = 0,  // free or unused span: nothing to free here
+  TAG_HUGE = 2,  // a huge block: belongs to the arena
   TAG_LAST_SPECIAL = 2,
-  TAG_SLOW = 1,         // bit: this heap's, but a local free must take the slow path (full page, medium block)
+  TAG_SLOW = 1,  // bit: this heap's, but a local free must take the slow path (full page, medium block)
 };
 
 // The equations of a page, when no other thread is inside remote_free:
@@ -60,18 +60,18 @@ enum {
 struct span {
   // First cache line. Written by the owner only; other threads read tag, start, reciprocal and the hint of spans in
   // which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
-  void *free;             // page: last-in first-out list through the first word of each free block
-  uintptr_t tag;          // owner; accessed by span_tag and span_set_tag
-  char *start;            // address of the first granule
-  struct hint_word *hint; // page, medium: its leaf in the heap's hint tree, and its bit there (hint.h)
+  void *free;              // page: last-in first-out list through the first word of each free block
+  uintptr_t tag;           // owner; accessed by span_tag and span_set_tag
+  char *start;             // address of the first granule
+  struct hint_word *hint;  // page, medium: its leaf in the heap's hint tree, and its bit there (hint.h)
   uint64_t hint_bit;
-  uint32_t used;          // page: see above; medium: 1; free span: dirty granules
-  uint32_t reciprocal;    // page: see class_shape; medium: 0; huge: granules that the caller may use
-  uint32_t length;        // granules; runs of segments (huge or free in the arena): segments
-  uint32_t next, prev;    // span indices: queue of pages, or TLSF list
-  uint16_t fresh;         // page: blocks [fresh, blocks) have never been handed out or linked
-  uint8_t kind;           // enum span_kind, or the size class of a page
-  uint8_t flags;          // page: enum page_flags
+  uint32_t used;        // page: see above; medium: 1; free span: dirty granules
+  uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
+  uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
+  uint32_t next, prev;  // span indices: queue of pages, or TLSF list
+  uint16_t fresh;       // page: blocks [fresh, blocks) have never been handed out or linked
+  uint8_t kind;         // enum span_kind, or the size class of a page
+  uint8_t flags;        // page: enum page_flags
   // Second cache line. `remote` is written by any thread, `private` by the owner.
   _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
   uint64_t private[REMOTE_WORDS];         // the same, collected by the owner
@@ -83,27 +83,28 @@ _Static_assert(SPAN_FREE < 256, "kind is a byte");
 
 // A segment's own record; it takes the place of the second span descriptor of each segment.
 struct segment {
-  struct heap *heap;     // owner; NULL: the arena
-  uint32_t unused;       // span index: stack of released descriptors, linked by next
-  uint16_t first_unused; // descriptors [first_unused, 1024) have never been used
-  uint16_t mapped;       // granules [0, mapped) of the segment are mapped
-  uint32_t state;        // enum segment_state (arena.c)
-  uint32_t next;         // segment index: stack of single free segments
-  uint32_t run;          // last segment of a free run: its first segment
-  uint32_t older, newer; // segment indices: list of free segments that are mapped
+  struct heap *heap;      // owner; NULL: the arena
+  uint32_t unused;        // span index: stack of released descriptors, linked by next
+  uint16_t first_unused;  // descriptors [first_unused, 1024) have never been used
+  uint16_t mapped;        // granules [0, mapped) of the segment are mapped
+  uint32_t state;         // enum segment_state (arena.c)
+  uint32_t next;          // segment index: stack of single free segments
+  uint32_t run;           // last segment of a free run: its first segment
+  uint32_t older, newer;  // segment indices: list of free segments that are mapped
 };
 _Static_assert(sizeof(struct segment) <= SPAN_SIZE, "a segment's record takes a descriptor's place");
 
 enum {
-  RUN_SLOT = 0,         // descriptor of the run of segments that starts here; segment 0's is the null span
-  SEGMENT_SLOT = 1,     // struct segment
+  RUN_SLOT = 0,      // descriptor of the run of segments that starts here; segment 0's is the null span
+  SEGMENT_SLOT = 1,  // struct segment
   FIRST_SPAN_SLOT = 2,
 };
 
 // The window. Four words rather than a structure: free reads each of them straight from its address. All but
 // window_granules are set before the first heap exists and never change after that.
 RTM_HIDDEN extern uintptr_t rtm_window_base;
-RTM_HIDDEN extern size_t rtm_window_granules;  // of all segments known so far, whether mapped or not; grows, never shrinks
+RTM_HIDDEN extern size_t
+    rtm_window_granules;  // of all segments known so far, whether mapped or not; grows, never shrinks
 RTM_HIDDEN extern uint32_t *rtm_window_table;
 RTM_HIDDEN extern char *rtm_window_spans;
 
@@ -137,9 +138,7 @@ RTM_INLINE uintptr_t span_tag(struct span *span) {
   // Relaxed: whoever frees a block has got it from its owner, and only the TAG_SLOW bit may change meanwhile.
   return RTM_READ_RELAXED(span->tag);
 }
-RTM_INLINE void span_set_tag(struct span *span, uintptr_t tag) {
-  __atomic_store_n(&span->tag, tag, __ATOMIC_RELAXED);
-}
+RTM_INLINE void span_set_tag(struct span *span, uintptr_t tag) { __atomic_store_n(&span->tag, tag, __ATOMIC_RELAXED); }
 RTM_INLINE bool span_is_page(const struct span *span) { return span->kind - 1u < CLASSES; }
 
 RTM_INLINE uint32_t page_blocks(const struct span *page) {

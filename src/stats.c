@@ -115,7 +115,7 @@ static void verbose(void) {
   os_usage(&usage);
   text_add(&text, "rtmalloc: blocks by size class (unit: bytes of a block; peak, total, freed, current: blocks)\n");
   text_add(&text, "unit            peak          total         freed         current       requested bytes\n");
-  for (unsigned class = 1; class <= CLASSES; class++)
+  for (unsigned class = 1; class <= CLASSES; class ++)
     if (get(&counts[class].allocated)) class_line(&text, "", rtm_shape[class].block_size, &counts[class]);
   class_line(&text, "medium", 0, &counts[SPAN_MEDIUM]);
   class_line(&text, "huge", 0, &counts[SPAN_HUGE]);
@@ -185,7 +185,7 @@ static void json(struct text *text) {
   json_number(text, "user_us", usage.user_us, ",\n  ");
   json_number(text, "system_us", usage.system_us, ",\n  ");
   text_add(text, "\"classes\": [\n");
-  for (unsigned class = 1; class <= CLASSES; class++) {
+  for (unsigned class = 1; class <= CLASSES; class ++) {
     if (!get(&counts[class].allocated)) continue;
     json_class(text, "page", rtm_shape[class].block_size, &counts[class]);
     text_add(text, ",\n");

@@ -61,7 +61,7 @@ RTM_INLINE void tlsf_remove(struct tlsf *tlsf, struct span *span) {
   struct tlsf_list l = tlsf_list_of(span->length);
   tlsf->head[l.f][l.s] = span->next;
   if (span->next) return;
-  tlsf->second[l.f] &= (uint16_t)~(1u << l.s);
+  tlsf->second[l.f] &= (uint16_t) ~(1u << l.s);
   if (!tlsf->second[l.f]) tlsf->first &= ~(1u << l.f);
 }
 
@@ -83,7 +83,7 @@ RTM_INLINE struct span *tlsf_take(struct tlsf *tlsf, uint32_t length) {
   if (span->next) {
     span_at(span->next)->prev = 0;
   } else {
-    tlsf->second[l.f] &= (uint16_t)~(1u << l.s);
+    tlsf->second[l.f] &= (uint16_t) ~(1u << l.s);
     if (!tlsf->second[l.f]) tlsf->first &= ~(1u << l.f);
   }
   return span;

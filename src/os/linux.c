@@ -34,8 +34,8 @@ bool os_map_at(uintptr_t address, size_t bytes, bool *taken) {
 
 void *os_map(size_t bytes) {
   count(&rtm_os_counts.map);
-  long got = os_syscall(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                        -1, 0);
+  long got =
+      os_syscall(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return os_failed(got) ? NULL : (void *)got;
 }
 

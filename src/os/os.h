@@ -34,8 +34,8 @@ void os_lock_wake(struct os_lock *lock);
 RTM_INLINE void os_lock_acquire(struct os_lock *lock) {
   uint32_t free = 0;
   // Acquire: pairs with the release in os_lock_release.
-  if (RTM_UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
-                                                            memory_order_relaxed)))
+  if (RTM_UNLIKELY(
+          !atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire, memory_order_relaxed)))
     os_lock_wait(lock);
 }
 RTM_INLINE void os_lock_release(struct os_lock *lock) {
