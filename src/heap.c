@@ -17,7 +17,6 @@ static struct {
   struct os_lock lock;
   struct heap *orphans;
   struct heap *_Atomic all;
-  uint32_t count;
 } heaps;
 
 struct heap *heap_first(void) {
@@ -35,7 +34,6 @@ static struct heap *heap_new(void) {
   for (unsigned class = 0; class <= CLASSES; class ++) heap->page[class] = &rtm_no_page;
   __atomic_store_n(&heap->state, owned(), __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
-  heap->id = ++heaps.count;
   heap->next = atomic_load_explicit(&heaps.all, memory_order_relaxed);
   atomic_store_explicit(&heaps.all, heap, memory_order_release);
   os_lock_release(&heaps.lock);

@@ -34,7 +34,6 @@ struct heap {
   uint32_t dirty_oldest, dirty_newest;   // list of the free spans that are worth a purge (segment.c)
   uint32_t retired[RETIRED_PAGES];       // span indices: pages that became empty, in order; released when overtaken
   uint32_t retired_at;
-  uint32_t id;
   struct hints hints;
   _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics
   struct heap *next;            // all heaps
