@@ -30,7 +30,7 @@ RTM_API int rtm_version(void);
 /* A block of at least `size` bytes, aligned to 16; for size 0 a block of its own that can be freed. Sizes up to 128 are
  * rounded up to a multiple of 16, sizes up to 32 KiB by at most 12.5 %, larger ones to 4 KiB.
  * NULL and errno ENOMEM if there is no memory, or if size is above PTRDIFF_MAX.
- * O(1) up to 4 MiB, O(size / 4 MiB) above; system calls only when the heap has to grow. */
+ * O(1) up to 2 MiB, O(size / 4 MiB) above; system calls only when the heap has to grow. */
 RTM_API void *rtm_malloc(size_t size) __attribute__((malloc, alloc_size(1), warn_unused_result));
 
 /* As rtm_malloc for count * size bytes, set to zero; NULL and ENOMEM if the product overflows. O(1) + O(bytes) for the
@@ -38,7 +38,7 @@ RTM_API void *rtm_malloc(size_t size) __attribute__((malloc, alloc_size(1), warn
 RTM_API void *rtm_calloc(size_t count, size_t size) __attribute__((malloc, alloc_size(1, 2), warn_unused_result));
 
 /* The block with another size: the contents are kept up to the smaller of both. In place when the size fits and is at
- * least half of what the block has, and for blocks above 32 KiB when the neighbours allow it; blocks above 4 MiB are
+ * least half of what the block has, and for blocks above 32 KiB when the neighbours allow it; blocks above 2 MiB are
  * moved without a copy. rtm_realloc(NULL, size) is rtm_malloc(size); rtm_realloc(block, 0) frees and returns NULL.
  * NULL and ENOMEM if there is no memory: the block is unchanged then. O(1) + O(bytes) if it is copied. */
 RTM_API void *rtm_realloc(void *block, size_t size) __attribute__((alloc_size(2), warn_unused_result));

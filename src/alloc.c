@@ -32,34 +32,40 @@ RTM_INLINE void *counted(void *block, size_t size) {
 }
 
 // The system gives no more: once again, with everything given back that is only kept for later.
-static RTM_COLD void *alloc_after_trim(size_t size) {
-  struct heap *heap = heap_of_thread();
-  if (!heap) return out_of_memory();
+RTM_COLD void *page_out_of_memory(unsigned class) {
+  static _Thread_local bool again __attribute__((tls_model("initial-exec")));
+  if (again) return out_of_memory();
+  again = true;
   alloc_trim();
-  void *block = page_malloc(heap, size_class(size));
-  return block ? counted(block, size) : out_of_memory();
+  void *block = page_malloc(rtm_heap, class);
+  again = false;
+  return block;
 }
 
 static RTM_NOINLINE void *alloc_first(size_t size) {
   struct heap *heap = heap_of_thread();
-  return heap ? counted(page_malloc(heap, size_class(size)), size) : NULL;
+  return heap ? counted(page_malloc(heap, size_class(size)), size) : out_of_memory();
 }
 
 void *alloc_slow(size_t size) {
-  struct heap *heap = rtm_heap;
-  void *block = heap == &rtm_no_heap ? alloc_first(size) : counted(page_malloc(heap, size_class(size)), size);
-  return RTM_LIKELY(block != NULL) ? block : alloc_after_trim(size);
+  struct heap *heap = rtm_fast_heap;
+  // No heap yet, or operations are counted.
+  if (RTM_UNLIKELY(heap == &rtm_no_heap)) return alloc_first(size);
+  return page_malloc(heap, size_class(size));
 }
 
 static void *try_large(struct heap *heap, size_t size, size_t alignment, bool *zero) {
   void *block = NULL;
-  if (size <= MEDIUM_MAX && alignment < SEGMENT_SIZE) block = medium_malloc(heap, size, alignment, zero);
+  if (size <= MEDIUM_MAX && alignment <= MEDIUM_MAX) {
+    block = alignment > GRANULE_SIZE ? medium_aligned(heap, size, alignment) : medium_malloc(heap, size);
+    if (block) *zero = span_of(window_granule(block))->flags & MEDIUM_ZERO;
+  }
   if (!block && (size > MEDIUM_MAX || alignment > GRANULE_SIZE)) block = huge_malloc(size, alignment, zero);
   return block;
 }
 
 // Above BLOCK_MAX, or with an alignment of more than a granule. `*zero`: known to be zero.
-static void *large(size_t size, size_t alignment, bool *zero) {
+static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = heap_of_thread();
   if (!heap || size > PTRDIFF_MAX) return out_of_memory();
   void *block = try_large(heap, size, alignment, zero);
@@ -70,9 +76,19 @@ static void *large(size_t size, size_t alignment, bool *zero) {
   return block ? counted(block, size) : out_of_memory();
 }
 
-void *alloc_large(size_t size) {
+RTM_COLD void *medium_out_of_memory(size_t size) {
   bool zero;
   return large(size, 1, &zero);
+}
+
+void *alloc_large(size_t size) {
+  struct heap *heap = rtm_fast_heap;
+  // Huge, no heap yet, or operations are counted.
+  if (RTM_UNLIKELY(size > MEDIUM_MAX) || RTM_UNLIKELY(heap == &rtm_no_heap)) {
+    bool zero;
+    return large(size, 1, &zero);
+  }
+  return medium_malloc_or(heap, size);
 }
 
 void *alloc_zeroed(size_t count, size_t size) {
@@ -112,17 +128,15 @@ _Noreturn RTM_COLD void free_twice(void *block) {
   message_misuse(block, "double free", "it was the last block to be freed");
 }
 
-void free_emptied(struct span *page) { page_emptied(rtm_heap, page); }
-
 static RTM_COLD void free_special(void *block, struct span *span) {
   if (span_tag(span) != TAG_HUGE) message_misuse(block, "invalid free", not_allocated);
   if (rtm_options.count) stats_count_free(SPAN_HUGE, huge_size(span));
   huge_free(span, block);
 }
 
-static RTM_NOINLINE void free_local_slow(void *block, struct span *span) {
+static RTM_NOINLINE void free_counted(void *block, struct span *span) {
   if (DEBUG_VARIANT) check_operation(rtm_heap);
-  if (RTM_UNLIKELY(rtm_options.count)) {
+  if (rtm_options.count) {
     // The fast path, which would have seen it, is off.
     if (span_is_page(span) && span->free == block) free_twice(block);
     stats_count_free(span->kind, (size_t)span->length << GRANULE_SHIFT);
@@ -130,16 +144,22 @@ static RTM_NOINLINE void free_local_slow(void *block, struct span *span) {
   local_free(rtm_heap, span, block);
 }
 
-// Everything but a block of this thread's own page that has free blocks. Another thread's block comes first: its path
-// is the one with a bound.
+// Everything but a block of this thread's own page that has free blocks.
 void free_slow(void *block, struct span *span) {
   struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
-  if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {
+  if (owner == rtm_fast_heap) {
+    if (span->kind == SPAN_MEDIUM)
+      medium_free(owner, span, block);
+    else
+      page_free_full(owner, span, block);
+  } else if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {
     free_special(block, span);
-  } else if (RTM_LIKELY(owner != rtm_heap)) {
-    remote_free(owner, span, block);
+  } else if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_OWNED)) {
+    remote_mark(span, block);
+  } else if (owner == rtm_heap) {
+    free_counted(block, span);
   } else {
-    free_local_slow(block, span);
+    remote_free_unowned(owner, span, block);
   }
 }
 

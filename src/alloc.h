@@ -5,14 +5,13 @@
 #ifndef RTM_ALLOC_H
 #define RTM_ALLOC_H
 
-#include "heap.h"
+#include "page.h"
 
 // The rest of each path; see alloc.c.
 void *alloc_slow(size_t size);
 void *alloc_large(size_t size);
 void free_slow(void *block, struct span *span);
 void free_outside(void *block);
-void free_emptied(struct span *page);
 _Noreturn void free_twice(void *block);
 
 RTM_INLINE void *alloc_fast(size_t size) {
@@ -36,7 +35,8 @@ RTM_INLINE void free_fast(void *block) {
   }
   struct span *page = span_of(granule);
   // Another heap's, a full page, a medium or huge block, or nothing at all.
-  if (RTM_UNLIKELY(span_tag(page) != (uintptr_t)rtm_fast_heap)) {
+  uintptr_t owner = span_tag(page);
+  if (RTM_UNLIKELY(owner != (uintptr_t)rtm_fast_heap)) {
     free_slow(block, page);
     return;
   }
@@ -47,7 +47,7 @@ RTM_INLINE void free_fast(void *block) {
   }
   *(void **)block = first;
   page->free = block;
-  if (RTM_UNLIKELY(--page->used == 0)) free_emptied(page);
+  if (RTM_UNLIKELY(--page->used == 0)) page_emptied((struct heap *)owner, page);
 }
 
 void *alloc_zeroed(size_t count, size_t size);

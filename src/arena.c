@@ -1,5 +1,6 @@
 // See arena.h. Not on any bounded path but arena_take_segment and arena_give_segment, which have no loop of their own.
 #include "arena.h"
+#include "os/purge.h"
 
 #include <string.h>
 
@@ -16,8 +17,9 @@ char *rtm_window_spans;
 struct arena rtm_arena;
 
 enum {
-  SMALL_PROGRAM = 4,  // segments in use: up to here, segments are mapped in steps
-  FIRST_STEP = 64,    // granules: the first of them
+  FIRST_STEP = 64,      // granules: where memory is locked, the first step in which a segment is mapped
+  FIRST_DESCRIBED = 8,  // segments
+  STEP_LEAST = 4,       // segments that are described ahead in one call
 };
 
 #define SPANS_SIZE ((size_t)SEGMENT_GRANULES * SPAN_SIZE)
@@ -30,7 +32,7 @@ static uint32_t run_first(const struct span *run) { return segment_of_granule(sp
 
 // ---- memory from the system ----
 
-static bool charge(size_t bytes) {
+RTM_INLINE bool charge(size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed) + bytes;
   if (RTM_UNLIKELY(now > rtm_arena.bytes_limit)) {
     atomic_fetch_sub_explicit(&rtm_arena.bytes_mapped, bytes, memory_order_relaxed);
@@ -87,21 +89,52 @@ static void unmap_segment(uint32_t segment) {
   s->first_unused = FIRST_SPAN_SLOT;
 }
 
-bool arena_map(uint32_t segment, uint32_t granules) {
-  // Small programs, and programs whose memory is locked, pay for little more than they use; others for one call.
-  struct segment *s = segment_at(segment);
-  uint32_t want = SEGMENT_GRANULES;
-  if (rtm_arena.segments_in_use < SMALL_PROGRAM) {
-    want = 2u * s->mapped;
-    if (want < granules) want = granules;
-    if (want < FIRST_STEP) want = FIRST_STEP;
-    if (want > SEGMENT_GRANULES) want = SEGMENT_GRANULES;
-  }
-  bool taken;
-  if (map_segment(segment, want, &taken) || map_segment(segment, granules, &taken)) return true;
-  if (taken) return false;
+// Where memory is locked (mlockall(MCL_FUTURE)), what is mapped is there at once, and programs pay for little more than
+// they use: in steps. Known from a whole segment of which the last page is there though nobody has used it yet.
+void arena_see_locked(void) {
+  uint32_t segment = rtm_arena.unchecked;
+  rtm_arena.unchecked = 0;
+  if (!rtm_arena.locked && os_resident(segment_address(segment + 1) - GRANULE_SIZE)) rtm_arena.locked = true;
+}
+
+static RTM_NOINLINE bool map_in_steps(uint32_t segment, uint32_t granules, bool *taken) {
+  uint32_t want = 2u * segment_at(segment)->mapped;
+  if (want < granules) want = granules;
+  if (want < FIRST_STEP) want = FIRST_STEP;
+  if (want > SEGMENT_GRANULES || !rtm_arena.locked) want = SEGMENT_GRANULES;
+  if (map_segment(segment, want, taken) || map_segment(segment, granules, taken)) return true;
+  if (*taken) return false;
   arena_trim();
-  return map_segment(segment, granules, &taken);
+  return map_segment(segment, granules, taken);
+}
+
+// A segment of which nothing is mapped.
+RTM_INLINE bool map_whole(uint32_t segment, bool *taken) {
+  *taken = false;
+  if (RTM_UNLIKELY(rtm_arena.locked) || RTM_UNLIKELY(!charge(SEGMENT_SIZE))) return false;
+  if (RTM_UNLIKELY(!os_map_at(segment_address(segment), SEGMENT_SIZE, taken))) {
+    discharge(SEGMENT_SIZE);
+    return false;
+  }
+  segment_at(segment)->mapped = SEGMENT_GRANULES;
+  atomic_store_explicit(&rtm_arena.unchecked, segment, memory_order_relaxed);
+  return true;
+}
+
+bool arena_map(uint32_t segment, uint32_t granules, bool *taken) {
+  if (!segment_at(segment)->mapped) {
+    if (RTM_LIKELY(map_whole(segment, taken))) return true;
+    if (*taken) return false;
+  }
+  return map_in_steps(segment, granules, taken);
+}
+
+static void set_retained_most(void) {
+  struct arena *a = &rtm_arena;
+  uint32_t most = a->purge == PURGE_EAGER ? 0
+                  : a->segments_huge > 1  ? a->segments_huge * SEGMENT_GRANULES
+                                          : SEGMENT_GRANULES;
+  a->retained_most = a->purge == PURGE_NEVER ? UINT32_MAX : most > a->granules_reserved ? most : a->granules_reserved;
 }
 
 // ---- the window ----
@@ -109,16 +142,18 @@ bool arena_map(uint32_t segment, uint32_t granules) {
 static bool try_window(uintptr_t base, uint32_t segments) {
   uintptr_t spans = base - segments * SPANS_SIZE, table = spans - segments * TABLE_SIZE;
   bool taken;
-  if (!map_at(spans, 2 * SPANS_SIZE, &taken)) return false;
-  if (!map_at(table, 2 * TABLE_SIZE, &taken)) {
-    unmap(spans, 2 * SPANS_SIZE);
+  if (!map_at(spans, FIRST_DESCRIBED * SPANS_SIZE, &taken)) return false;
+  if (!map_at(table, FIRST_DESCRIBED * TABLE_SIZE, &taken)) {
+    unmap(spans, FIRST_DESCRIBED * SPANS_SIZE);
     return false;
   }
   __atomic_store_n(&rtm_window_base, base, __ATOMIC_RELAXED);
   rtm_window_table = (uint32_t *)table;
   rtm_window_spans = (char *)spans;
   rtm_arena.segments_most = segments;
-  rtm_arena.segments_described = 2;
+  rtm_arena.spans_described = FIRST_DESCRIBED;
+  rtm_arena.table_described = FIRST_DESCRIBED;
+  rtm_arena.described = FIRST_DESCRIBED;
   rtm_arena.segments_known = 1;  // segment 0 holds no memory: its first descriptor is the null span
   return true;
 }
@@ -132,6 +167,7 @@ bool arena_init(enum purge purge, size_t limit) {
   static const unsigned shifts[] = {21, 17, 15, 13, 11, 9};
 #endif
   rtm_arena.purge = purge;
+  set_retained_most();
   rtm_arena.bytes_limit = limit;
   char *hint = os_map(GRANULE_SIZE);
   if (!hint) return false;
@@ -159,6 +195,12 @@ static struct span *run_make(uint32_t first, uint32_t segments) {
   return run;
 }
 
+static void insert_run(struct span *run) { tlsf_insert(&rtm_arena.runs, tlsf_list_of(run->length), run); }
+static void remove_run(struct span *run) { tlsf_remove(&rtm_arena.runs, run); }
+static struct span *find_run(uint32_t segments) {
+  return tlsf_take(&rtm_arena.runs, tlsf_list_for(segments), TLSF_WORDS);
+}
+
 static void run_unmark(struct span *run) {
   uint32_t first = run_first(run);
   segment_at(first)->state = SEGMENT_OUT;
@@ -180,17 +222,17 @@ static struct span *run_at(uint32_t segment) {
 static void run_release(uint32_t first, uint32_t segments) {
   struct span *before = run_before(first), *after = run_at(first + segments);
   if (before) {
-    tlsf_remove(&rtm_arena.runs, before);
+    remove_run(before);
     first = run_first(before);
     segments += before->length;
     run_unmark(before);
   }
   if (after) {
-    tlsf_remove(&rtm_arena.runs, after);
+    remove_run(after);
     segments += after->length;
     run_unmark(after);
   }
-  tlsf_insert(&rtm_arena.runs, run_make(first, segments));
+  insert_run(run_make(first, segments));
 }
 
 static void singles_to_runs(void) {
@@ -202,37 +244,74 @@ static void singles_to_runs(void) {
   }
 }
 
+// ---- descriptors and table ----
+
+// Maps descriptors, or the table's part, for segments up to `to`.
+static bool describe_spans(uint32_t to) {
+  struct arena *a = &rtm_arena;
+  uint32_t from = a->spans_described;
+  bool taken;
+  if (!map_at((uintptr_t)rtm_window_spans + from * SPANS_SIZE, (to - from) * SPANS_SIZE, &taken)) return false;
+  a->spans_described = to;
+  a->described = to < a->table_described ? to : a->table_described;
+  return true;
+}
+
+static bool describe_table(uint32_t to) {
+  struct arena *a = &rtm_arena;
+  uint32_t from = a->table_described;
+  bool taken;
+  if (!map_at((uintptr_t)rtm_window_table + from * TABLE_SIZE, (to - from) * TABLE_SIZE, &taken)) return false;
+  a->table_described = to;
+  a->described = to < a->spans_described ? to : a->spans_described;
+  return true;
+}
+
+static uint32_t step_from(uint32_t segments) {
+  enum { STEP_MOST = 64 };
+  segments = (uint32_t)bits_round_up(segments, STEP_LEAST);
+  uint32_t step = segments / 4 < STEP_LEAST ? STEP_LEAST : segments / 4 < STEP_MOST ? segments / 4 : STEP_MOST;
+  return segments + step < rtm_arena.segments_most ? segments + step : rtm_arena.segments_most;
+}
+
+// More descriptors or more of the table, whichever is behind. (The window's end is a multiple of the step.)
+static void describe_more(void) {
+  struct arena *a = &rtm_arena;
+  if (a->described == a->segments_most) return;
+  if (a->spans_described <= a->table_described)
+    describe_spans(a->spans_described + STEP_LEAST);
+  else
+    describe_table(a->table_described + STEP_LEAST);
+}
+
+void arena_describe(void) {
+  os_lock_acquire(&rtm_arena.lock);
+  describe_more();
+  os_lock_release(&rtm_arena.lock);
+}
+
+static void know(uint32_t end) {
+  rtm_arena.segments_known = end;
+  __atomic_store_n(&rtm_window_granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
+}
+
 // Makes segments [0, end) known. False: no memory for their descriptors, or the window is full.
 static bool describe(uint32_t end) {
   struct arena *a = &rtm_arena;
   if (end > a->segments_most) return false;
-  if (end > a->segments_described) {
-    enum { STEP_MOST = 64 };
-    uint32_t step = a->segments_described / 4 < STEP_MOST ? a->segments_described / 4 : STEP_MOST;
-    uint32_t from = a->segments_described, to = end + step;
-    if (to > a->segments_most) to = a->segments_most;
-    uintptr_t spans = (uintptr_t)rtm_window_spans + from * SPANS_SIZE;
-    uintptr_t table = (uintptr_t)rtm_window_table + from * TABLE_SIZE;
-    bool taken;
-    if (!map_at(spans, (to - from) * SPANS_SIZE, &taken)) return false;
-    if (!map_at(table, (to - from) * TABLE_SIZE, &taken)) {
-      unmap(spans, (to - from) * SPANS_SIZE);
-      return false;
-    }
-    a->segments_described = to;
-  }
-  a->segments_known = end;
-  __atomic_store_n(&rtm_window_granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
+  if (end > a->spans_described && !describe_spans(step_from(end)) && !describe_spans(end)) return false;
+  if (end > a->table_described && !describe_table(step_from(end)) && !describe_table(end)) return false;
+  know(end);
   return true;
 }
 
 // Takes a run of `segments`, cut to size; 0 if there is none and the window cannot grow.
 static uint32_t run_find(uint32_t segments) {
   struct arena *a = &rtm_arena;
-  struct span *run = tlsf_take(&a->runs, segments);
+  struct span *run = find_run(segments);
   if (!run && segments > 1 && a->singles) {
     singles_to_runs();
-    run = tlsf_take(&a->runs, segments);
+    run = find_run(segments);
   }
   if (!run) {
     // Grow at the end, together with the free run there.
@@ -240,14 +319,14 @@ static uint32_t run_find(uint32_t segments) {
     uint32_t had = last ? last->length : 0, first = a->segments_known - had;
     if (had < segments && !describe(first + segments)) return 0;
     if (last) {
-      tlsf_remove(&a->runs, last);
+      remove_run(last);
       run_unmark(last);
     }
     run = run_make(first, had > segments ? had : segments);
   }
   uint32_t first = run_first(run), rest = run->length - segments;
   run_unmark(run);
-  if (rest) tlsf_insert(&a->runs, run_make(first + segments, rest));
+  if (rest) insert_run(run_make(first + segments, rest));
   return first;
 }
 
@@ -259,50 +338,38 @@ static uint32_t run_mapped(uint32_t first, uint32_t segments) {
 
 // ---- free segments that stay mapped; the lock is held ----
 
-static void retain(uint32_t segment) {
+RTM_INLINE void retain(struct segment *s) {
   struct arena *a = &rtm_arena;
-  struct segment *s = segment_at(segment);
   if (!s->mapped) return;
   a->granules_retained += s->mapped;
-  s->newer = 0;
-  s->older = a->retained_newest;
-  if (s->older)
-    segment_at(s->older)->newer = segment;
+  struct segment *older = a->retained_newest;
+  s->older = older;
+  s->newer = NULL;
+  a->retained_newest = s;
+  if (older)
+    older->newer = s;
   else
-    a->retained_oldest = segment;
-  a->retained_newest = segment;
+    a->retained_oldest = s;
 }
 
-static void unretain(uint32_t segment) {
+static void unretain(struct segment *s) {
   struct arena *a = &rtm_arena;
-  struct segment *s = segment_at(segment);
   if (!s->mapped) return;
   a->granules_retained -= s->mapped;
   if (s->newer)
-    segment_at(s->newer)->older = s->older;
+    s->newer->older = s->older;
   else
     a->retained_newest = s->older;
   if (s->older)
-    segment_at(s->older)->newer = s->newer;
+    s->older->newer = s->newer;
   else
     a->retained_oldest = s->newer;
 }
 
-// As much as huge blocks use may stay mapped, so that a program in a steady state makes no system calls, and one
-// that shrinks gives back; and a segment in any case, as heaps keep what they need themselves (segment.c). The reserve
-// stays whatever the mode.
-static bool retains_too_much(void) {
-  struct arena *a = &rtm_arena;
-  uint32_t retained = a->granules_retained;
-  if (a->purge == PURGE_NEVER || retained <= a->granules_reserved) return false;
-  uint32_t most = a->segments_huge > 1 ? a->segments_huge * SEGMENT_GRANULES : SEGMENT_GRANULES;
-  return a->purge == PURGE_EAGER || retained > most;
-}
-
 static void release_oldest(void) {
-  uint32_t segment = rtm_arena.retained_oldest;
-  unretain(segment);
-  unmap_segment(segment);
+  struct segment *s = rtm_arena.retained_oldest;
+  unretain(s);
+  unmap_segment(segment_number(s));
 }
 
 void arena_trim(void) {
@@ -314,61 +381,62 @@ void arena_trim(void) {
 
 // ---- single segments ----
 
-static uint32_t take_one(void) {
+static RTM_NOINLINE uint32_t take_from_run(void) {
+  uint32_t segment = run_find(1);
+  if (segment) unretain(segment_at(segment));
+  return segment;
+}
+
+RTM_INLINE uint32_t take_segment(void) {
   struct arena *a = &rtm_arena;
   os_lock_acquire(&a->lock);
   uint32_t segment = a->singles;
-  if (segment)
-    a->singles = segment_at(segment)->next;
-  else if (a->runs.first || !describe(a->segments_known + 1))
-    segment = run_find(1);
-  else
-    segment = a->segments_known - 1;
   if (segment) {
+    a->singles = segment_at(segment)->next;
+    unretain(segment_at(segment));
+  } else if (RTM_UNLIKELY(a->segments_known >= a->described)) {
+    segment = take_from_run();
+  } else {
+    segment = a->segments_known;
+    know(segment + 1);
+  }
+  if (RTM_LIKELY(segment)) {
     a->segments_in_use++;
-    unretain(segment);
-    segment_at(segment)->state = SEGMENT_OUT;
+    struct segment *s = segment_at(segment);
+    s->state = SEGMENT_OUT;
+    s->first_unused = FIRST_SPAN_SLOT;
+    s->unused = NULL;
+    s->retained = s->mapped;
   }
   os_lock_release(&a->lock);
   return segment;
 }
 
-uint32_t arena_take_segment(uint32_t *dirty) {
-  enum { ATTEMPTS = 8 };
-  for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
-    uint32_t segment = take_one();
-    if (!segment) return 0;
-    struct segment *s = segment_at(segment);
-    *dirty = s->mapped;
-    s->first_unused = FIRST_SPAN_SLOT;
-    s->unused = 0;
-    if (s->mapped) return segment;
-    bool taken;
-    if (map_segment(segment, rtm_arena.segments_in_use <= SMALL_PROGRAM ? FIRST_STEP : SEGMENT_GRANULES, &taken))
-      return segment;
-    if (taken) {  // someone else mapped this range: never to be used
-      rtm_arena.segments_in_use--;
-      continue;
-    }
-    arena_trim();
-    if (map_segment(segment, FIRST_STEP, &taken)) return segment;
-    arena_give_segment(segment);
-    return 0;
-  }
-  return 0;
+uint32_t arena_take_segment(void) { return take_segment(); }
+
+uint32_t arena_take_mapped(void) {
+  uint32_t segment = take_segment();
+  bool taken;
+  if (RTM_LIKELY(segment) && !segment_at(segment)->mapped) map_whole(segment, &taken);
+  return segment;
 }
 
-void arena_give_segment(uint32_t segment) {
+void arena_give_segment(uint32_t segment, struct segment *s) {
   struct arena *a = &rtm_arena;
-  struct segment *s = segment_at(segment);
   __atomic_store_n(&s->heap, NULL, __ATOMIC_RELAXED);
   os_lock_acquire(&a->lock);
   a->segments_in_use--;
-  retain(segment);
+  retain(s);
   s->state = SEGMENT_SINGLE;
   s->next = a->singles;
   a->singles = segment;
-  if (retains_too_much()) release_oldest();
+  os_lock_release(&a->lock);
+}
+
+void arena_shrink(void) {
+  struct arena *a = &rtm_arena;
+  os_lock_acquire(&a->lock);
+  if (arena_must_shrink()) release_oldest();
   os_lock_release(&a->lock);
 }
 
@@ -390,7 +458,8 @@ static struct span *take_run(uint32_t segments, uint32_t alignment) {
     run->kind = SPAN_HUGE;
     a->segments_in_use += segments;
     a->segments_huge += segments;
-    for (uint32_t i = 0; i < segments; i++) unretain(first + i);
+    set_retained_most();
+    for (uint32_t i = 0; i < segments; i++) unretain(segment_at(first + i));
   }
   os_lock_release(&a->lock);
   return run;
@@ -430,9 +499,9 @@ struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
     if (taken) {
       // Part of it belongs to someone else: leave the bare segments out of use for good, give the others back.
       for (uint32_t i = 0, n = run->length, first = run_first(run); i < n; i++) {
-        rtm_arena.segments_huge--;
+        rtm_arena.segments_huge--;  // retained_most follows at the next change
         if (segment_at(first + i)->mapped)
-          arena_give_segment(first + i);
+          arena_give_segment(first + i, segment_at(first + i));
         else
           rtm_arena.segments_in_use--;
       }
@@ -452,9 +521,10 @@ static void give_segments(uint32_t first, uint32_t segments) {
   os_lock_acquire(&a->lock);
   a->segments_in_use -= segments;
   a->segments_huge -= segments;
-  for (uint32_t i = 0; i < segments; i++) retain(first + i);
+  set_retained_most();
+  for (uint32_t i = 0; i < segments; i++) retain(segment_at(first + i));
   run_release(first, segments);
-  while (retains_too_much()) release_oldest();
+  while (arena_must_shrink()) release_oldest();
   os_lock_release(&a->lock);
 }
 
@@ -508,13 +578,14 @@ static bool run_extend(struct span *run, uint32_t segments) {
   bool done = have >= more || (end + have == a->segments_known && describe(end + more));
   if (done) {
     if (after) {
-      tlsf_remove(&a->runs, after);
+      remove_run(after);
       run_unmark(after);
     }
-    if (have > more) tlsf_insert(&a->runs, run_make(end + more, have - more));
+    if (have > more) insert_run(run_make(end + more, have - more));
     a->segments_in_use += more;
     a->segments_huge += more;
-    for (uint32_t i = 0; i < more; i++) unretain(end + i);
+    set_retained_most();
+    for (uint32_t i = 0; i < more; i++) unretain(segment_at(end + i));
     run->length = segments;
   }
   os_lock_release(&a->lock);
@@ -541,23 +612,34 @@ bool arena_resize_run(struct span *run, uint32_t granules) {
 
 // ---- metadata and reserve ----
 
-void *arena_metadata(size_t bytes) {
-  enum { STEP = 64 << 10, LINE = 64 };
+static bool map_metadata(size_t bytes) {
+  enum { STEP = 64 << 10 };
   struct arena *a = &rtm_arena;
+  size_t step = bits_round_up(bytes > STEP ? bytes : STEP, GRANULE_SIZE);
+  char *more = map_anywhere(step);
+  if (!more) return false;
+  a->meta = more;
+  a->meta_end = more + step;
+  return true;
+}
+
+bool arena_map_metadata(size_t bytes) {
+  os_lock_acquire(&rtm_arena.lock);
+  bool mapped = !arena_short_of_metadata(bytes) || map_metadata(bytes);
+  os_lock_release(&rtm_arena.lock);
+  return mapped;
+}
+
+void *arena_metadata(size_t bytes) {
+  enum { LINE = 64 };
+  struct arena *a = &rtm_arena;
+  void *result = NULL;
   bytes = bits_round_up(bytes, LINE);
   os_lock_acquire(&a->lock);
-  if ((size_t)(a->meta_end - a->meta) < bytes) {
-    size_t step = bits_round_up(bytes > STEP ? bytes : STEP, GRANULE_SIZE);
-    char *more = map_anywhere(step);
-    if (!more) {
-      os_lock_release(&a->lock);
-      return NULL;
-    }
-    a->meta = more;
-    a->meta_end = more + step;
+  if (RTM_LIKELY(!arena_short_of_metadata(bytes)) || map_metadata(bytes)) {
+    result = a->meta;
+    a->meta += bytes;
   }
-  void *result = a->meta;
-  a->meta += bytes;
   os_lock_release(&a->lock);
   return result;
 }
@@ -570,6 +652,7 @@ bool arena_reserve(size_t bytes) {
   if (!run) return false;
   memset(run->start, 0, (size_t)granules << GRANULE_SHIFT);
   rtm_arena.granules_reserved = run->length * SEGMENT_GRANULES;
+  set_retained_most();
   arena_give_run(run);
   return true;
 }

@@ -3,7 +3,8 @@
 // One window of addresses (span.h), mapped piece by piece: one giant reservation would break mlockall and
 // address-space limits. Free segments lie in two places:
 //   singles   stacks of single segments, mapped ones and bare ones apart: a heap's segment costs a push or a pop
-//   runs      a TLSF over runs of neighbouring segments, for huge blocks; singles join it when a huge block finds none
+//   runs      a TLSF over runs of neighbouring segments, for huge blocks; singles join it when a huge block finds none,
+//             and heaps take from it when no new segment can be described
 // Everything here is done under one lock, but for the mapping itself, and only when a heap needs or returns 4 MiB.
 #ifndef RTM_ARENA_H
 #define RTM_ARENA_H
@@ -15,18 +16,23 @@ enum purge { PURGE_LAZY, PURGE_EAGER, PURGE_NEVER };
 
 struct arena {
   struct os_lock lock;
-  uint32_t segments_known;                    // segments [1, known) exist, whether mapped or not
-  uint32_t segments_described;                // segments [0, described) have their descriptors and table mapped
-  uint32_t segments_most;                     // the window's end
-  uint32_t singles;                           // stack, segment indices
-  uint32_t retained_newest, retained_oldest;  // list of free segments that are mapped
+  uint32_t segments_known;                            // segments [1, known) exist, whether mapped or not
+  uint32_t spans_described;                           // segments [0, described) have their descriptors mapped,
+  uint32_t table_described;                           // and these their part of the table;
+  uint32_t described;                                 // the smaller of both
+  uint32_t segments_most;                             // the window's end
+  uint32_t singles;                                   // stack, segment indices
+  struct segment *retained_newest, *retained_oldest;  // list of free segments that are mapped
   struct tlsf runs;
   _Atomic uint32_t segments_in_use;    // owned by heaps or huge blocks; atomic, as it is read without the lock
   _Atomic uint32_t segments_huge;      // of these, by huge blocks
   _Atomic uint32_t granules_retained;  // mapped granules of free segments; the same
+  _Atomic uint32_t retained_most;      // of these, that may be kept
   uint32_t granules_reserved;          // RTMALLOC_RESERVE: retained whatever the purge mode
   enum purge purge;
   _Atomic bool purge_refused;  // memory is locked: only whole segments can go back, by unmapping
+  _Atomic bool locked;         // what is mapped from now on is locked, too
+  _Atomic uint32_t unchecked;  // a segment that has just been mapped, for arena_see_locked; 0: none
   char *meta, *meta_end;       // permanent metadata: heaps, hint nodes
   // Bytes mapped from the system, data and metadata; changed by atomics, as arena_map takes no lock.
   _Atomic size_t bytes_mapped, bytes_mapped_peak, bytes_purged;
@@ -39,12 +45,35 @@ bool arena_init(enum purge purge, size_t limit);
 // Maps and touches `bytes` as free segments. False if the system has not that much.
 bool arena_reserve(size_t bytes);
 
-// A segment with at least its first granule mapped, in no heap; 0 if out of memory. `*dirty` is the number of granules
-// that are mapped already and may hold old contents.
-uint32_t arena_take_segment(uint32_t *dirty);
-void arena_give_segment(uint32_t segment);
-// Maps the segment's granules [0, granules) if they are not. Only the segment's owner calls it. False: out of memory.
-bool arena_map(uint32_t segment, uint32_t granules);
+// A segment in no heap; 0 if out of memory. Its granules [0, mapped) are mapped, and `retained` of them may hold old
+// contents. O(1).
+uint32_t arena_take_segment(void);
+// The same, and mapped if that is possible in one step.
+uint32_t arena_take_mapped(void);
+// Puts it back, mapped as it is: arena_shrink gives it to the system if that is too much. O(1).
+// `s`: its record.
+void arena_give_segment(uint32_t segment, struct segment *s);
+// Maps the segment's granules [0, granules) if they are not. Only the segment's owner calls it. False: out of memory,
+// or, `*taken`, somebody else has mapped there.
+bool arena_map(uint32_t segment, uint32_t granules, bool *taken);
+
+// Taking a segment does not have to wait for its descriptors and its part of the table if these are mapped before:
+// whenever they are few, arena_describe maps some of either. O(1).
+RTM_INLINE bool arena_describes_few(void) {
+  enum { FEW = 3 };
+  return RTM_READ_RELAXED(rtm_arena.described) - RTM_READ_RELAXED(rtm_arena.segments_known) < FEW;
+}
+void arena_describe(void);
+
+// Looks whether what the process maps is locked; called soon after `unchecked` was set.
+void arena_see_locked(void);
+
+// As much as huge blocks use may stay mapped, so that a program in a steady state makes no system calls, and one
+// that shrinks gives back; and a segment in any case, as heaps keep what they need themselves (segment.c). The reserve
+// stays whatever the mode.
+RTM_INLINE bool arena_must_shrink(void) { return RTM_UNLIKELY(rtm_arena.granules_retained > rtm_arena.retained_most); }
+// Unmaps the free segment that has waited longest if there is too much. O(1).
+void arena_shrink(void);
 
 // A run of segments for `granules` granules whose start is a multiple of `alignment` segments (a power of two), all
 // mapped, with kind SPAN_HUGE; NULL if out of memory. `*zero`: the contents are known to be zero.
@@ -58,6 +87,11 @@ bool arena_resize_run(struct span *run, uint32_t granules);
 
 // Zeroed memory that is never returned, 64-byte aligned, for types that live for ever; NULL if out of memory.
 void *arena_metadata(size_t bytes);
+// Whether arena_metadata would have to map more for that; and mapping it in an operation of its own.
+RTM_INLINE bool arena_short_of_metadata(size_t bytes) {
+  return (size_t)(RTM_READ_RELAXED(rtm_arena.meta_end) - RTM_READ_RELAXED(rtm_arena.meta)) < bytes;
+}
+bool arena_map_metadata(size_t bytes);
 // Unmaps everything that is free beyond the reserve.
 void arena_trim(void);
 

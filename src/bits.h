@@ -23,6 +23,9 @@
 // Index of the lowest set bit; `word` is not zero.
 RTM_INLINE unsigned bits_lowest(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
 
+// Index of the highest set bit; `word` is not zero.
+RTM_INLINE unsigned bits_highest(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
+
 // floor(log2(value)); `value` is not zero.
 RTM_INLINE unsigned bits_log2(uint32_t value) { return 31u - (unsigned)__builtin_clz(value); }
 

@@ -13,6 +13,7 @@
 
 static uint32_t private_blocks(const struct span *page) {
   uint32_t blocks = 0;
+  if (page->flags & PAGE_WAITS) return 0;  // links
   for (unsigned w = 0; w < REMOTE_WORDS; w++) blocks += bits_count(page->private[w]);
   return blocks;
 }
@@ -38,6 +39,7 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT,
           "a page's blocks fit in its span");
   REQUIRE(page->fresh <= blocks, "a page's fresh blocks are among its blocks");
+  REQUIRE(!(page->flags & PAGE_FRESH) == (page->fresh == blocks), "a page knows whether it has fresh blocks");
   for (uint32_t i = 0; i < page->length; i++)
     REQUIRE(span_of(span_granule(page) + i) == page, "each granule of a page leads to it");
   for (void *block = page->free; block; block = *(void **)block) {
@@ -105,18 +107,15 @@ static const char *check_segment(const struct heap *heap, uint32_t segment, stru
 
 static const char *check_tlsf(const struct tlsf *tlsf, uint32_t free_spans) {
   uint32_t listed = 0;
-  for (uint32_t f = 0; f < TLSF_FIRST; f++) {
-    REQUIRE(!(tlsf->first >> f & 1) == !tlsf->second[f], "a first-level bit says whether its second level has any");
-    for (uint32_t s = 0; s < TLSF_SECOND; s++) {
-      REQUIRE(!(tlsf->second[f] >> s & 1) == !tlsf->head[f][s], "a second-level bit says whether its list has any");
-      for (uint32_t before = 0, i = tlsf->head[f][s]; i; before = i, i = span_at(i)->next) {
-        struct span *span = span_at(i);
-        struct tlsf_list list = tlsf_list_of(span->length);
-        REQUIRE(span->kind == SPAN_FREE, "TLSF lists hold free spans");
-        REQUIRE(list.f == f && list.s == s, "a free span is in the list of its length");
-        REQUIRE(span->prev == before, "TLSF lists are linked both ways");
-        REQUIRE(++listed <= free_spans, "every listed span is in a segment of the heap, once");
-      }
+  for (uint32_t list = 0; list < TLSF_LISTS; list++) {
+    REQUIRE(!(tlsf->bits[list / 64] >> list % 64 & 1) == !tlsf->head[list], "a list's bit says whether it has any");
+    struct span *const *link = &tlsf->head[list];
+    for (struct span *span = *link; span; link = &span->free_next, span = *link) {
+      REQUIRE(span->kind == SPAN_FREE, "TLSF lists hold free spans");
+      REQUIRE((span->used ? SPANS_DIRTY : SPANS_CLEAN) + tlsf_list_of(span->length) == list && span->list == list,
+              "a free span is in the list of its set and length");
+      REQUIRE(span->free_link == link, "TLSF lists are linked both ways");
+      REQUIRE(++listed <= free_spans, "every listed span is in a segment of the heap, once");
     }
   }
   REQUIRE(listed == free_spans, "every free span is listed");

@@ -8,7 +8,8 @@
 #include "remote.h"
 #include "segment.h"
 
-struct span rtm_no_page;
+static struct hint_word no_hint;
+struct span rtm_no_page = {.hint = &no_hint};
 struct heap rtm_no_heap = {.page = {[0 ... CLASSES] = &rtm_no_page}};
 _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
@@ -26,12 +27,16 @@ struct heap *heap_first(void) {
 void heap_lock_for_fork(void) { os_lock_acquire(&heaps.lock); }
 void heap_unlock_after_fork(void) { os_lock_release(&heaps.lock); }
 
-static enum heap_state owned(void) { return rtm_options.count ? HEAP_COUNTED : HEAP_OWNED; }
+static enum heap_state owned(void) { return rtm_options.count || DEBUG_VARIANT ? HEAP_COUNTED : HEAP_OWNED; }
 
 static struct heap *heap_new(void) {
   struct heap *heap = arena_metadata(sizeof *heap);
   if (!heap) return NULL;
   for (unsigned class = 0; class <= CLASSES; class ++) heap->page[class] = &rtm_no_page;
+  heap->keeps_pages = true;
+  segment_keep(heap, true);
+  segment_take_spare(heap);
+  if (!hint_init(&heap->hints)) return NULL;
   __atomic_store_n(&heap->state, owned(), __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
   heap->next = atomic_load_explicit(&heaps.all, memory_order_relaxed);
@@ -53,11 +58,17 @@ static struct heap *adopt(void) {
     }
   }
   os_lock_release(&heaps.lock);
+  if (heap) {
+    heap->keeps_pages = true;
+    segment_keep(heap, true);
+  }
   return heap;
 }
 
 void heap_leave(struct heap *heap) {
   page_leave_all(heap);
+  hint_empty_stash(&heap->hints);
+  segment_keep(heap, false);
   os_lock_acquire(&heaps.lock);
   heap->next_orphan = heaps.orphans;
   heaps.orphans = heap;
@@ -88,5 +99,5 @@ struct heap *heap_of_thread(void) {
 void heap_trim(struct heap *heap) {
   remote_collect_all(heap);
   page_release_empty(heap);
-  segment_purge_all(heap);
+  segment_trim(heap);
 }

@@ -12,14 +12,16 @@ enum heap_state {
   HEAP_OWNED,    // by a thread
   HEAP_ORPHAN,   // its thread has exited; in the list of orphans
   HEAP_CLAIMED,  // an orphan that a thread works on for the length of one call
-  HEAP_COUNTED,  // owned, and operations are counted: remote frees leave their short path
+  HEAP_COUNTED,  // owned, and operations are counted or checked: frees leave their short paths
 };
 
 struct page_queue {
   uint32_t head, tail;  // span indices; first in, first out
 };
 
-enum { RETIRED_PAGES = 16 };
+// A heap's two sets of free spans (tlsf.h): those that are known to be zero, and the others. Two words of lists each
+// hold lengths of 1 to 1024 granules.
+enum { SPANS_CLEAN = 0, SPANS_DIRTY = 128, SPANS_WORDS = 2 };
 
 struct heap {
   // The page that each class allocates from; &rtm_no_page if none. Size to class to page: two loads, and a change of
@@ -28,12 +30,16 @@ struct heap {
   struct page_queue queue[CLASSES + 1];  // pages with free blocks, beside the current one
   uint32_t pages[CLASSES + 1];           // pages of the class, full ones included
   struct tlsf spans;                     // free spans of all segments
-  uint32_t segments;                     // owned
+  uint32_t segments;                     // owned, without the spare
   uint32_t live;                         // granules in pages and medium blocks
   uint32_t dirty;                        // granules of free spans that hold memory
-  uint32_t dirty_oldest, dirty_newest;   // list of the free spans that are worth a purge (segment.c)
-  uint32_t retired[RETIRED_PAGES];       // span indices: pages that became empty, in order; released when overtaken
-  uint32_t retired_at;
+  uint32_t keep, keep_shift;             // dirty granules: see segment_must_shrink
+  uint32_t spare;                        // a segment that waits for the next need; 0: none
+  bool spare_ready;                      // and it is mapped as far as possible
+  bool partly_mapped;                    // not all that is in segments is mapped
+  bool keeps_pages;                      // an empty page stays if its class has no other with free blocks
+  struct span *waiting;                  // empty pages to be released (page.c)
+  uint32_t turn;                         // of housekeeping (page.c)
   struct hints hints;
   _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics
   struct heap *next;            // all heaps

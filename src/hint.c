@@ -6,10 +6,12 @@ static void put_below(struct hint_word *word, struct hint_word *parent, unsigned
   word->parent_bit = UINT64_C(1) << place;
 }
 
-static struct hint_group *new_group(struct hints *hints, unsigned class) {
-  if (hints->groups == HINT_GROUPS_MOST) return NULL;
+_Static_assert(sizeof(struct hint_group) <= sizeof(struct hint_leaf), "what is enough for a leaf is for a group");
+
+static bool add_group(struct hints *hints, unsigned class) {
+  if (hints->groups == HINT_GROUPS_MOST) return false;
   struct hint_group *group = arena_metadata(sizeof *group);
-  if (!group) return NULL;
+  if (!group) return false;
   struct hint_class *c = &hints->class[class];
   group->class = class;
   if (c->group) {
@@ -23,45 +25,42 @@ static struct hint_group *new_group(struct hints *hints, unsigned class) {
   hints->group[hints->groups] = group;
   put_below(&group->word, &hints->top[hints->groups / HINT_FANOUT], hints->groups % HINT_FANOUT);
   hints->groups++;
-  return group;
+  return true;
 }
 
-static bool add_leaf(struct hints *hints, unsigned class) {
-  struct hint_class *c = &hints->class[class];
+static bool add_leaf(struct hint_class *c) {
   struct hint_group *group = c->newest;
-  if (!group || group->leaves == HINT_FANOUT) group = new_group(hints, class);
-  struct hint_leaf *leaf = group ? arena_metadata(sizeof *leaf) : NULL;
+  struct hint_leaf *leaf = arena_metadata(sizeof *leaf);
   if (!leaf) return false;
   put_below(&leaf->word, &group->word, group->leaves);
   group->leaf[group->leaves++] = leaf;
+  leaf->class = c;
   leaf->vacant = ~UINT64_C(0);
   leaf->next_vacant = c->vacant;
   c->vacant = leaf;
   return true;
 }
 
-bool hint_attach(struct hints *hints, unsigned class, struct span *span) {
+bool hint_grow(struct hints *hints, unsigned class) {
   struct hint_class *c = &hints->class[class];
-  if (RTM_UNLIKELY(!c->vacant) && !add_leaf(hints, class)) return false;
-  struct hint_leaf *leaf = c->vacant;
-  unsigned place = bits_lowest(leaf->vacant);
-  leaf->vacant &= leaf->vacant - 1;
-  if (!leaf->vacant) c->vacant = leaf->next_vacant;
-  leaf->span[place] = span;
-  span->hint = &leaf->word;
-  span->hint_bit = UINT64_C(1) << place;
+  if (RTM_UNLIKELY(arena_short_of_metadata(sizeof(struct hint_leaf))))
+    return arena_map_metadata(sizeof(struct hint_leaf));
+  return c->newest && c->newest->leaves < HINT_FANOUT ? add_leaf(c) : add_group(hints, class);
+}
+
+bool hint_add_leaf(struct hints *hints, unsigned class) {
+  while (!hints->class[class].vacant)
+    if (!hint_grow(hints, class)) return false;
   return true;
 }
 
-void hint_detach(struct hints *hints, unsigned class, struct span *span) {
-  struct hint_class *c = &hints->class[class];
-  struct hint_leaf *leaf = (struct hint_leaf *)span->hint;
-  leaf->span[bits_lowest(span->hint_bit)] = NULL;
-  if (!leaf->vacant) {
-    leaf->next_vacant = c->vacant;
-    c->vacant = leaf;
-  }
-  leaf->vacant |= span->hint_bit;
+bool hint_init(struct hints *hints) {
+  // Room for the first spans of every class: two leaves. (Medium blocks do not use the stash there.)
+  if (!hint_add_leaf(hints, SPAN_MEDIUM) || !hint_add_leaf(hints, 0)) return false;
+  struct hint_leaf *first = hints->class[0].vacant;
+  while (hints->class[0].vacant == first)
+    if (!hint_grow(hints, 0)) return false;
+  return true;
 }
 
 // Clears the bit above `word` if nothing is set below it; true if it did, so that the next level has to be looked at.
@@ -98,7 +97,8 @@ static struct span *take_below(struct hint_group *group) {
   return spans ? leaf->span[bits_lowest(spans)] : NULL;
 }
 
-struct span *hint_take(struct hints *hints, unsigned class) {
+// A group of the class below which something may be; NULL if none is found.
+RTM_INLINE struct hint_group *find_group(struct hints *hints, unsigned class) {
   struct hint_class *c = &hints->class[class];
   struct hint_group *group = c->group;
   if (!group) return NULL;
@@ -106,13 +106,42 @@ struct span *hint_take(struct hints *hints, unsigned class) {
   for (unsigned i = 0; i < 4; i++) {
     if (atomic_load_explicit(&group->word.bits, memory_order_relaxed)) {
       c->group = group;
-      return take_below(group);
+      return group;
     }
     group = group->next;
     if (group == c->group) return NULL;
   }
   c->group = group;
   return NULL;
+}
+
+struct span *hint_take(struct hints *hints, unsigned class) {
+  struct hint_group *group = find_group(hints, class);
+  return group ? take_below(group) : NULL;
+}
+
+static void stash_below(struct hints *hints, struct hint_group *group) {
+  uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
+  if (leaves) {
+    struct hint_leaf *leaf = group->leaf[bits_lowest(leaves)];
+    hints->stash = leaf;
+    hints->stash_bits = atomic_exchange_explicit(&leaf->word.bits, 0, memory_order_seq_cst);
+    if (!settle_level(&leaf->word)) return;
+  }
+  settle_level(&group->word);
+}
+
+void hint_fill_stash(struct hints *hints) {
+  struct hint_group *group = find_group(hints, SPAN_MEDIUM);
+  if (group) stash_below(hints, group);
+}
+
+void hint_empty_stash(struct hints *hints) {
+  while (hints->stash_bits) {
+    uint64_t bit = hints->stash_bits & -hints->stash_bits;
+    hints->stash_bits ^= bit;
+    hint_raise(&hints->stash->word, bit);
+  }
 }
 
 static uint64_t top_bits(struct hints *hints, uint32_t word) {
@@ -143,5 +172,8 @@ struct span *hint_take_any(struct hints *hints) {
   if (!bits) return NULL;
   uint32_t number = word * HINT_FANOUT + bits_lowest(bits);
   hints->at = number + 1;
-  return take_below(hints->group[number]);
+  struct hint_group *group = hints->group[number];
+  if (group->class != SPAN_MEDIUM) return take_below(group);
+  stash_below(hints, group);
+  return NULL;
 }

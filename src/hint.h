@@ -29,6 +29,7 @@ struct hint_word {
 
 struct hint_leaf {
   struct hint_word word;
+  struct hint_class *class;       // whose tree it is in
   uint64_t vacant;                // places without a span
   struct hint_leaf *next_vacant;  // next leaf of the class that has vacant places
   struct span *span[HINT_FANOUT];
@@ -51,19 +52,35 @@ struct hint_class {
 
 struct hints {
   struct hint_word top[HINT_TOPS];
-  struct hint_class class[SPAN_MEDIUM + 1];
+  struct hint_class class[SPAN_MEDIUM + 1];  // [0]: spans of any class, until the class has a tree of its own
   struct hint_group *group[HINT_GROUPS_MOST];
   uint32_t groups;
   uint32_t at;  // top bit at which the next search over all classes starts
+  // Spans of medium blocks whose bits were taken a word at a time, and are still to be looked at. They are alone in
+  // their spans: looking for each by itself would cost more than collecting it.
+  struct hint_leaf *stash;
+  uint64_t stash_bits;
 };
 
-// Gives the span a place in the class's tree. False: out of memory. O(1).
-bool hint_attach(struct hints *hints, unsigned class, struct span *span);
-void hint_detach(struct hints *hints, unsigned class, struct span *span);
+// One step towards another leaf for the class: memory, a group for leaves, or the leaf. False: out of memory. O(1).
+bool hint_grow(struct hints *hints, unsigned class);
+// A leaf with vacant places for the class, which has none.
+bool hint_add_leaf(struct hints *hints, unsigned class);
+// A new heap's first leaves. False: out of memory.
+bool hint_init(struct hints *hints);
 // A span of the class, or of any class, whose bit was set, which is now clear; NULL if there is none to be found. The
 // caller looks at the span's remote words afterwards. Owner only. O(1).
 struct span *hint_take(struct hints *hints, unsigned class);
-struct span *hint_take_any(struct hints *hints);
+struct span *hint_take_any(struct hints *hints);  // what it finds of medium blocks goes to the stash, which is empty
+// Takes the bits of a leaf of medium blocks into the empty stash; and a span out of it, NULL if its bit came late.
+void hint_fill_stash(struct hints *hints);
+RTM_INLINE struct span *hint_take_stashed(struct hints *hints) {
+  uint64_t bits = hints->stash_bits;
+  hints->stash_bits = bits & (bits - 1);
+  return hints->stash->span[bits_lowest(bits)];
+}
+// Puts the stash back, for a thread that leaves the heap.
+void hint_empty_stash(struct hints *hints);
 // Clears the span's own bit, before the owner looks at its remote words without having been led there. O(1).
 void hint_lower(struct span *span);
 
@@ -71,7 +88,7 @@ void hint_lower(struct span *span);
 RTM_INLINE bool hint_any(struct hints *hints) {
   enum { USUAL = 2 };
   _Static_assert(USUAL * HINT_FANOUT > SPAN_MEDIUM, "a first group for each class");
-  uint64_t any = 0;
+  uint64_t any = hints->stash_bits;
   for (unsigned i = 0; i < USUAL; i++) any |= atomic_load_explicit(&hints->top[i].bits, memory_order_seq_cst);
   if (RTM_UNLIKELY(hints->groups > USUAL * HINT_FANOUT))
     for (unsigned i = USUAL; i < HINT_TOPS; i++) any |= atomic_load_explicit(&hints->top[i].bits, memory_order_seq_cst);
@@ -85,12 +102,62 @@ RTM_INLINE void hint_raise_level(struct hint_word *word, uint64_t bit) {
     atomic_fetch_or_explicit(&word->bits, bit, memory_order_seq_cst);
 }
 
+RTM_INLINE bool hint_is_raised(const struct span *span) {
+  return atomic_load_explicit(&span->hint->bits, memory_order_seq_cst) & span->hint_bit;
+}
+
 // Sets the bits from the leaf to the top. Any thread, wait-free, without a loop. 13 instructions, 18 if all were clear.
 RTM_INLINE void hint_raise(struct hint_word *leaf, uint64_t bit) {
   hint_raise_level(leaf, bit);
   struct hint_word *group = leaf->parent;
   hint_raise_level(group, leaf->parent_bit);
   hint_raise_level(group->parent, group->parent_bit);
+}
+
+// A span gets a place in its class's tree; where that has none vacant, in the shared one, and an operation that has
+// less to do makes a leaf for the class (hint_must_grow, hint_grow). So there is always a place, but for a class that
+// takes many spans and nothing else. False: out of memory. O(1).
+RTM_INLINE bool hint_attach(struct hints *hints, unsigned class, struct span *span) {
+  struct hint_leaf *leaf = hints->class[class].vacant;
+  if (RTM_UNLIKELY(!leaf)) {
+    leaf = hints->class[0].vacant;
+    if (RTM_UNLIKELY(!leaf)) {
+      if (!hint_add_leaf(hints, class)) return false;
+      leaf = hints->class[class].vacant;
+    }
+  }
+  uint64_t vacant = leaf->vacant;
+  unsigned place = bits_lowest(vacant);
+  span->hint = &leaf->word;
+  span->hint_bit = UINT64_C(1) << place;
+  leaf->span[place] = span;
+  leaf->vacant = vacant & (vacant - 1);
+  if (!leaf->vacant) leaf->class->vacant = leaf->next_vacant;
+  return true;
+}
+
+RTM_INLINE void hint_detach(struct span *span) {
+  struct hint_leaf *leaf = (struct hint_leaf *)span->hint;
+  leaf->span[bits_lowest(span->hint_bit)] = NULL;
+  if (!leaf->vacant) {
+    leaf->next_vacant = leaf->class->vacant;
+    leaf->class->vacant = leaf;
+  }
+  leaf->vacant |= span->hint_bit;
+}
+
+RTM_INLINE bool hint_must_grow(const struct hints *hints, unsigned class) {
+  return RTM_UNLIKELY(!hints->class[class].vacant);
+}
+// The shared leaves: one full leaf ahead.
+RTM_INLINE bool hint_must_share(const struct hints *hints) {
+  const struct hint_leaf *leaf = hints->class[0].vacant;
+  return RTM_UNLIKELY(!leaf) || RTM_UNLIKELY(!leaf->next_vacant);
+}
+// Whether something of the class may have been freed by other threads.
+RTM_INLINE bool hint_any_of(struct hints *hints, unsigned class) {
+  struct hint_group *group = hints->class[class].group;
+  return group && (group->next != group || atomic_load_explicit(&group->word.bits, memory_order_seq_cst));
 }
 
 #endif

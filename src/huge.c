@@ -1,5 +1,6 @@
 // See huge.h.
 #include "huge.h"
+#include "os/purge.h"
 
 #include "message.h"
 

@@ -16,70 +16,151 @@ static struct span *align_span(struct heap *heap, struct span *span, uint32_t le
   if (skip) {
     struct span *rest = segment_skip(heap, span, skip, zero ? 0 : skip);
     if (!rest) {
-      segment_give_span(heap, span, zero ? 0 : span->length);
+      segment_give(heap, span, zero ? 0 : span->length);
       return NULL;
     }
     span = rest;
   }
-  if (span->length > length) segment_shrink_span(heap, span, length, zero);
+  if (span->length > length) segment_shorten(heap, span, length, zero);
   return span;
 }
 
-// As many medium blocks come back as go out, as long as other threads have freed any; else something of another class.
-static void collect_one(struct heap *heap) {
-  struct span *freed = hint_take(&heap->hints, SPAN_MEDIUM);
-  if (freed)
-    medium_collect(heap, freed);
-  else
-    remote_collect(heap);
-}
-
-void *medium_malloc(struct heap *heap, size_t size, size_t alignment, bool *zero) {
-  uint32_t length = granules_for(size), unit = granules_for(alignment);
-  if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
-  if (RTM_UNLIKELY(hint_any(&heap->hints))) collect_one(heap);
-  struct span *span = segment_take_span(heap, length + unit - 1, zero);
-  if (!span) return NULL;
-  if (unit > 1) {
-    span = align_span(heap, span, length, unit, *zero);
-    if (!span) return NULL;
-  }
+// `flags` says whether the contents are known to be zero.
+RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
   if (RTM_UNLIKELY(!hint_attach(&heap->hints, SPAN_MEDIUM, span))) {
-    segment_give_span(heap, span, *zero ? 0 : span->length);
+    segment_set_ends(span);
+    segment_give(heap, span, zero ? 0 : span->length);
     return NULL;
   }
+  segment_set_ends(span);
   span->used = 1;
   span->reciprocal = 0;
-  span->kind = SPAN_MEDIUM;
+  span->flags = zero ? MEDIUM_ZERO : 0;
   span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
   return span->start;
 }
 
-static void release(struct heap *heap, struct span *span) {
-  hint_detach(&heap->hints, SPAN_MEDIUM, span);
-  segment_give_span(heap, span, span->length);
+// Gives the span back and returns it as it is now, free and not yet in a set.
+RTM_INLINE struct span *release(struct heap *heap, struct span *span, unsigned *joined) {
+  hint_detach(span);
+  return segment_join(heap, span, span->length, joined);
+}
+
+// True if another thread has freed the block; it is this thread's again then.
+RTM_INLINE bool take_remote(struct span *span) {
+  // Acquire: what the freeing thread did with the block comes before its next use. Sequentially consistent: comes after
+  // the hint was cleared.
+  if (!atomic_load_explicit(&span->remote[0], memory_order_seq_cst)) return false;
+  atomic_store_explicit(&span->remote[0], 0, memory_order_relaxed);
+  return true;
+}
+
+// A block that another thread has freed makes room for the next. Returns its span, free and in no set, if that is long
+// enough, so that it does not have to be looked for.
+RTM_INLINE struct span *collect_for(struct heap *heap, uint32_t length) {
+  if (!heap->hints.stash_bits) {
+    hint_fill_stash(&heap->hints);
+    return NULL;
+  }
+  struct span *span = hint_take_stashed(&heap->hints);
+  if (!span || !take_remote(span)) return NULL;
+  unsigned joined;
+  span = release(heap, span, &joined);
+  if (span->length >= length) return span;
+  segment_insert(heap, span);
+  return NULL;
+}
+
+// What comes before a span is taken: one thing, as each is work enough for one operation. What the next operations need
+// of the arena comes first (see segment_must_prepare); then, as many blocks come back as go out, as long as other
+// threads have freed any.
+RTM_INLINE struct span *prepare(struct heap *heap, uint32_t length) {
+  if (RTM_LIKELY(heap->spare_ready)) {
+    if (RTM_UNLIKELY(arena_describes_few())) {
+      arena_describe();
+      return NULL;
+    }
+  } else if (!segment_has_whole(heap)) {
+    if (RTM_LIKELY(!heap->spare)) {
+      heap->spare = arena_take_mapped();
+      heap->spare_ready = true;
+    } else {
+      segment_map_spare(heap);
+    }
+    return NULL;
+  }
+  if (hint_must_grow(&heap->hints, SPAN_MEDIUM) && segment_has_half(heap)) {
+    hint_grow(&heap->hints, SPAN_MEDIUM);
+    return NULL;
+  }
+  if (RTM_LIKELY(!hint_any(&heap->hints))) return NULL;
+  if (RTM_UNLIKELY(segment_must_shrink(heap)) && heap->turn++ % 2) {
+    segment_shrink(heap);
+    return NULL;
+  }
+  return collect_for(heap, length);
+}
+
+RTM_INLINE void *take(struct heap *heap, size_t size) {
+  uint32_t length = granules_for(size);
+  bool zero;
+  struct span *span = segment_take(heap, prepare(heap, length), length, &zero);
+  return RTM_LIKELY(span != NULL) ? start(heap, span, zero) : NULL;
+}
+
+void *medium_malloc(struct heap *heap, size_t size) { return take(heap, size); }
+
+void *medium_malloc_or(struct heap *heap, size_t size) {
+  void *block = take(heap, size);
+  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+}
+
+void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
+  uint32_t length = granules_for(size), unit = granules_for(alignment);
+  if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
+  bool zero;
+  struct span *span = segment_take(heap, prepare(heap, length + unit - 1), length + unit - 1, &zero);
+  if (span) segment_set_ends(span);
+  if (span) span = align_span(heap, span, length, unit, zero);
+  return span ? start(heap, span, zero) : NULL;
+}
+
+// Too much free memory goes back in the same operation: what this span has become if joining it with its neighbours was
+// work enough, else the longest span.
+static void release_and_shrink(struct heap *heap, struct span *span) {
+  unsigned joined;
+  span = release(heap, span, &joined);
+  if (RTM_UNLIKELY(segment_must_shrink(heap))) {
+    if (joined) {
+      segment_shrink_by(heap, span);
+    } else {
+      segment_insert(heap, span);
+      segment_shrink(heap);
+    }
+  } else {
+    segment_insert(heap, span);
+    if (RTM_UNLIKELY(arena_must_shrink()) && !joined) arena_shrink();
+  }
 }
 
 void medium_free(struct heap *heap, struct span *span, void *block) {
   if (RTM_UNLIKELY(block != span->start)) message_misuse(block, "invalid free", "the pointer lies inside a block");
-  if (RTM_UNLIKELY(atomic_load_explicit(&span->remote[0], memory_order_relaxed)))
+  if (RTM_UNLIKELY(RTM_READ_RELAXED(*(uint64_t *)&span->remote[0])))
     message_misuse(block, "double free", "the block was freed before, by another thread");
-  release(heap, span);
+  release_and_shrink(heap, span);
 }
 
 void medium_collect(struct heap *heap, struct span *span) {
-  // Acquire: what the freeing thread did with the block comes before its next use. Sequentially consistent: comes after
-  // the hint was cleared.
-  if (!atomic_load_explicit(&span->remote[0], memory_order_seq_cst)) return;
-  atomic_store_explicit(&span->remote[0], 0, memory_order_relaxed);
-  release(heap, span);
+  if (!take_remote(span)) return;
+  unsigned joined;
+  segment_insert(heap, release(heap, span, &joined));
 }
 
 bool medium_resize(struct heap *heap, struct span *span, size_t size) {
   if (size > MEDIUM_MAX) return false;
   uint32_t length = granules_for(size);
-  if (length > span->length && !segment_grow_span(heap, span, length)) return false;
-  if (length < span->length) segment_shrink_span(heap, span, length, false);
+  if (length > span->length && !segment_grow(heap, span, length)) return false;
+  if (length < span->length) segment_shorten(heap, span, length, false);
   return true;
 }
 

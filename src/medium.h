@@ -1,4 +1,4 @@
-// Medium blocks: above BLOCK_MAX, up to a segment; each is a span of its own. Layer: above segment, hint.
+// Medium blocks: above BLOCK_MAX, up to half a segment; each is a span of its own. Layer: above segment, hint.
 // Called by alloc and remote.
 #ifndef RTM_MEDIUM_H
 #define RTM_MEDIUM_H
@@ -7,9 +7,15 @@
 
 #define MEDIUM_MAX ((size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT)
 
-// A block of `size` bytes (1..MEDIUM_MAX) whose address is a multiple of `alignment` (a power of two, at most 2 MiB);
-// NULL if out of memory, or if size and alignment together need more than a segment. O(1).
-void *medium_malloc(struct heap *heap, size_t size, size_t alignment, bool *zero);
+// A block of `size` bytes (1..MEDIUM_MAX); NULL if out of memory. O(1).
+void *medium_malloc(struct heap *heap, size_t size);
+// The same, but what medium_out_of_memory returns if there is none. (In alloc.c. A call at the end rather than a result
+// to look at, as every block would pay for that.)
+void *medium_malloc_or(struct heap *heap, size_t size);
+void *medium_out_of_memory(size_t size);
+// The same at a multiple of `alignment`, a power of two above a granule; also NULL if size and alignment together need
+// more than half a segment.
+void *medium_aligned(struct heap *heap, size_t size, size_t alignment);
 void medium_free(struct heap *heap, struct span *span, void *block);
 // The span's hint was raised: frees it if another thread has freed the block.
 void medium_collect(struct heap *heap, struct span *span);

@@ -6,13 +6,14 @@
 
 // ---- the table ----
 
-// Writes the page's entries in the table, without a loop: overlapping stores of four. `length` <= 32.
-static void set_table(const struct span *page, uint32_t value) {
+// Writes the page's entries in the table, without a loop: overlapping stores of four. `length` <= 16.
+RTM_INLINE void set_table(const struct span *page) {
   typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
   uint32_t *table = rtm_window_table + span_granule(page);
   uint32_t n = page->length;
+  uint32_t value = span_index(page);
   four values = {value, value, value, value};
-  _Static_assert(PAGE_GRANULES_MAX == 32, "eight stores of four reach from both ends");
+  _Static_assert(PAGE_GRANULES_MAX == 16, "four stores of four reach from both ends");
   if (n < 4) {
     table[0] = value;
     table[n >> 1] = value;
@@ -24,16 +25,11 @@ static void set_table(const struct span *page, uint32_t value) {
   if (n <= 8) return;
   *(four *)(table + 4) = values;
   *(four *)(table + n - 8) = values;
-  if (n <= 16) return;
-  *(four *)(table + 8) = values;
-  *(four *)(table + 12) = values;
-  *(four *)(table + n - 12) = values;
-  *(four *)(table + n - 16) = values;
 }
 
 // ---- queues ----
 
-static void enqueue(struct heap *heap, struct span *page) {
+RTM_INLINE void enqueue(struct heap *heap, struct span *page) {
   struct page_queue *queue = &heap->queue[page->kind];
   uint32_t index = span_index(page);
   page->next = 0;
@@ -45,7 +41,7 @@ static void enqueue(struct heap *heap, struct span *page) {
   queue->tail = index;
 }
 
-static void dequeue(struct heap *heap, struct span *page) {
+RTM_INLINE void dequeue(struct heap *heap, struct span *page) {
   struct page_queue *queue = &heap->queue[page->kind];
   if (page->next)
     span_at(page->next)->prev = page->prev;
@@ -62,75 +58,94 @@ static bool is_full(struct span *page) { return span_tag(page) & TAG_SLOW; }
 
 // ---- a page's life ----
 
-static struct span *page_new(struct heap *heap, unsigned class) {
-  const struct class_shape *shape = &rtm_shape[class];
-  // Page size follows demand: doubled with every second page of the class, so that the newest page, which may be nearly
-  // unused, is at most a third of them all.
-  enum { DOUBLINGS_MOST = 5 };
-  uint32_t doublings = heap->pages[class] / 2;
-  uint32_t length = (uint32_t)shape->granules_first << (doublings < DOUBLINGS_MOST ? doublings : DOUBLINGS_MOST);
-  if (length > shape->granules_most) length = shape->granules_most;
-  bool zero;
-  struct span *page = segment_take_span(heap, length, &zero);
-  if (!page) return NULL;
-  if (RTM_UNLIKELY(!hint_attach(&heap->hints, class, page))) {
-    segment_give_span(heap, page, zero ? 0 : page->length);
-    return NULL;
-  }
-  page->free = NULL;
-  page->used = 0;
-  page->reciprocal = shape->reciprocal;
-  page->fresh = 0;
-  page->kind = (uint8_t) class;
-  page->flags = zero ? 0 : PAGE_DIRTY;
-  span_set_tag(page, (uintptr_t)heap);
-  // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
-  set_table(page, span_index(page));
-  heap->pages[class]++;
-  return page;
-}
-
-// The page is empty and in no list.
-static void page_release(struct heap *heap, struct span *page) {
-  uint32_t class = page->kind;
-  size_t handed_out = (size_t)page->fresh * rtm_shape[class].block_size;
-  uint32_t touched = (uint32_t)((handed_out + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
-  if (page->flags & PAGE_DIRTY) touched = page->length;
+RTM_INLINE void forget_private(struct span *page) {
   for (unsigned w = 0; w < REMOTE_WORDS; w++) page->private[w] = 0;
-  hint_detach(&heap->hints, class, page);
-  set_table(page, 0);
-  heap->pages[class]--;
-  segment_give_span(heap, page, touched);
 }
 
-static void release_queued(struct heap *heap, struct span *page) {
+// An empty page that is queued. Where there is too much free memory, what its span has become goes back with it.
+static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
   dequeue(heap, page);
+  forget_private(page);
+  hint_detach(page);
+  heap->pages[page->kind]--;
+  unsigned joined;
+  page = segment_join(heap, page, page->length, &joined);
+  if (RTM_UNLIKELY(segment_must_shrink(heap)))
+    segment_shrink_by(heap, page);
+  else
+    segment_insert_dirty(heap, page);
+}
+
+// ---- pages that were found empty by an operation that had no time to release them ----
+
+static void wait(struct heap *heap, struct span *page) {
+  struct span *next = heap->waiting;
+  // As new, as its private words hold links now.
+  forget_private(page);
+  page->free = NULL;
+  page->fresh = 0;
+  page->flags = PAGE_FRESH | PAGE_WAITS;
+  page->private[0] = (uintptr_t)next;
+  if (next) next->private[1] = (uintptr_t)page;
+  heap->waiting = page;
+}
+
+static void wait_no_longer(struct heap *heap, struct span *page) {
+  struct span *next = (struct span *)(uintptr_t)page->private[0], *before = (struct span *)(uintptr_t)page->private[1];
+  if (next) next->private[1] = (uintptr_t)before;
+  if (before)
+    before->private[0] = (uintptr_t)next;
+  else
+    heap->waiting = next;
+  page->private[0] = 0;
+  page->private[1] = 0;
+  page->flags &= (uint8_t)~PAGE_WAITS;
+}
+
+static void release_waiting(struct heap *heap) {
+  struct span *page = heap->waiting;
+  wait_no_longer(heap, page);
   page_release(heap, page);
 }
 
-// Takes a page out of the ring of retired ones, and releases it if it is still empty.
-static void unretire(struct heap *heap, unsigned at) {
-  uint32_t index = heap->retired[at];
-  heap->retired[at] = 0;
-  if (!index) return;
-  struct span *page = span_at(index);
-  page->flags &= (uint8_t)~PAGE_RETIRED;
-  if (!page->used) release_queued(heap, page);
+void page_release_waiting(struct heap *heap) {
+  if (heap->waiting) release_waiting(heap);
 }
 
-// An empty page is not released at once: the last few wait, in case that their class needs them again (mimalloc's
-// retired pages, in constant time). In a heap without a thread nobody will need them.
+// What an operation leaves to be done for the heap as a whole is done by a later one that has little to do itself: one
+// piece in each, so that no operation is much longer than its own work. The kinds:
+//   release  an empty page that waits
+//   shrink   free memory goes back to the system                             (segment_must_shrink, arena_must_shrink)
+//   prepare  a free segment, and memory for nodes of the hint trees          (segment.h, hint.h)
+//   collect  what other threads have freed, in any class
+// True if there was any of the rest to do.
+static bool housekeep(struct heap *heap, unsigned class) {
+  if (hint_must_grow(&heap->hints, class))
+    hint_grow(&heap->hints, class);
+  else if (hint_must_share(&heap->hints))
+    hint_grow(&heap->hints, 0);
+  else if (RTM_UNLIKELY(segment_must_shrink(heap)))
+    segment_shrink(heap);
+  else if (RTM_UNLIKELY(arena_must_shrink()))
+    arena_shrink();
+  else if (RTM_UNLIKELY(segment_must_prepare(heap)))
+    segment_prepare_piece(heap);
+  else if (RTM_UNLIKELY(rtm_arena.unchecked))
+    arena_see_locked();
+  else
+    return false;
+  return true;
+}
+
+// A small empty page stays if it is the only one of its class with free blocks, beside the current one: the class may
+// need it again (mimalloc's retired pages, in constant time). In a heap without a thread nobody will.
+RTM_INLINE bool stays(const struct heap *heap, const struct span *page) {
+  enum { SMALL = 4 };
+  return !(page->next | page->prev) && page->length <= SMALL && heap->keeps_pages;
+}
+
 void page_emptied(struct heap *heap, struct span *page) {
-  if (page->flags & PAGE_RETIRED) return;
-  if (RTM_UNLIKELY(!heap_has_thread(heap))) {
-    release_queued(heap, page);
-    return;
-  }
-  uint32_t at = heap->retired_at;
-  heap->retired_at = (at + 1) % RETIRED_PAGES;
-  unretire(heap, at);
-  page->flags |= PAGE_RETIRED;
-  heap->retired[at] = span_index(page);
+  if (!stays(heap, page)) page_release(heap, page);
 }
 
 void page_free_full(struct heap *heap, struct span *page, void *block) {
@@ -139,44 +154,41 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
   page->used--;
   span_set_tag(page, (uintptr_t)heap);
   enqueue(heap, page);
-  if (!page->used) page_emptied(heap, page);
+  if (RTM_UNLIKELY(!page->used)) {
+    page_emptied(heap, page);
+    return;
+  }
+  housekeep(heap, page->kind);
 }
 
 // ---- blocks ----
 
-// Fresh blocks: the first is taken, the others are linked. At most eight, a constant number (RT-Mimalloc, section
-// VI.C), and as many as fit in a page of the system, so that little memory is touched before it is asked for.
-static void *page_extend(struct span *page) {
-  enum { BATCH = 8 };
-  uint32_t left = page_blocks(page) - page->fresh, size = rtm_shape[page->kind].block_size;
-  if (RTM_UNLIKELY(!left)) return NULL;
-  char *block = page->start + (size_t)page->fresh * size;
-  page->used++;
-  page->fresh++;
-  uint32_t more = GRANULE_SIZE / BATCH >= size ? BATCH - 1 : GRANULE_SIZE / size;
-  if (more > left - 1) more = left - 1;
-  if (!more) return block;
-  page->fresh += (uint16_t)more;
-  char *link = block + size;
-  page->free = link;
-  for (; --more; link += size) *(void **)link = link + size;
-  *(void **)link = NULL;
-  return block;
+// Blocks are linked at most eight at a time, a constant number (RT-Mimalloc, section VI.C), and as many as fit in a
+// page of the system, so that little memory is touched before it is asked for.
+enum { BATCH = 8 };
+RTM_INLINE unsigned batch_of(unsigned class) {
+  uint32_t size = rtm_shape[class].block_size;
+  return GRANULE_SIZE / BATCH >= size ? BATCH : GRANULE_SIZE / size + 1;
 }
 
-bool page_collect(struct span *page) {
-  uint64_t any = 0;
-  for (unsigned w = 0; w < REMOTE_WORDS; w++) {
-    // Sequentially consistent: comes after the hint was cleared, or a free between the two would be missed.
-    if (!atomic_load_explicit(&page->remote[w], memory_order_seq_cst)) continue;
-    // Acquire: what the freeing thread did with the block comes before its next use.
-    uint64_t bits = atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
-    page->private[w] |= bits;
-    page->flags |= PAGE_COLLECTED;
-    page->used -= bits_count(bits);
-    any |= bits;
+RTM_INLINE bool has_fresh(const struct span *page) { return page->flags & PAGE_FRESH; }
+
+// A fresh block, and up to `batch` - 1 others that are linked; the page has a fresh block and no linked one.
+RTM_INLINE void *extend(struct span *page, unsigned batch) {
+  uint32_t left = page_blocks(page) - page->fresh, size = rtm_shape[page->kind].block_size;
+  if (batch >= left) {
+    batch = left;
+    page->flags &= (uint8_t)~PAGE_FRESH;
   }
-  return any != 0;
+  char *block = page->start + (size_t)page->fresh * size;
+  page->used++;
+  page->fresh += (uint16_t)batch;
+  if (!--batch) return block;
+  char *link = block + size;
+  page->free = link;
+  for (; --batch; link += size) *(void **)link = link + size;
+  *(void **)link = NULL;
+  return block;
 }
 
 static bool private_any(const struct span *page) {
@@ -185,74 +197,61 @@ static bool private_any(const struct span *page) {
   return any != 0;
 }
 
-static bool has_remote(struct span *page) {
-  uint64_t any = 0;
-  for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= atomic_load_explicit(&page->remote[w], memory_order_relaxed);
-  return any != 0;
-}
-
-// Links up to eight of the private blocks; false if there is none.
-static bool link_private(struct span *page) {
-  enum { BATCH = 8 };
+// Links up to `most` of the private blocks, of which there is one at least.
+RTM_INLINE void link_private(struct span *page, unsigned most) {
   unsigned w = 0;
-  while (w < REMOTE_WORDS && !page->private[w]) w++;
-  if (w == REMOTE_WORDS) {
-    if (page->flags & PAGE_COLLECTED) page->flags &= (uint8_t)~PAGE_COLLECTED;  // rtm_no_page is never written
-    return false;
-  }
+  while (!page->private[w]) w++;
   uint64_t bits = page->private[w];
   uint32_t size = rtm_shape[page->kind].block_size;
   char *start = page->start + (size_t)w * 64 * size;
   void **link = &page->free;
-  for (unsigned i = 0; i < BATCH && bits; i++, bits &= bits - 1) {
+  for (unsigned i = 0; i < most && bits; i++, bits &= bits - 1) {
     void **block = (void **)(start + (size_t)bits_lowest(bits) * size);
     *link = block;
     link = block;
   }
   *link = NULL;
   page->private[w] = bits;
+  if (!bits && !private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
+}
+
+// ---- what other threads have freed ----
+
+RTM_INLINE bool collect_word(struct span *page, unsigned w) {
+  // Sequentially consistent: comes after the hint was cleared, or a free between the two would be missed.
+  if (!atomic_load_explicit(&page->remote[w], memory_order_seq_cst)) return false;
+  // Acquire: what the freeing thread did with the block comes before its next use.
+  uint64_t bits = atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
+  page->private[w] |= bits;
+  page->used -= bits_count(bits);
+  page->flags |= PAGE_COLLECTED;
   return true;
 }
 
-// Refills the free list from blocks that other threads have freed, in this page or elsewhere; false if there is none
-// here. As many blocks at least are collected as fresh ones are handed out.
-static RTM_NOINLINE bool refill(struct heap *heap, struct span *page) {
-  if (link_private(page)) return true;
-  if (has_remote(page)) {
-    hint_lower(page);
-    page_collect(page);
-  } else {
-    remote_collect(heap);  // which may find this page, too
-  }
-  return link_private(page);
+RTM_INLINE bool has_remote(struct span *page) {
+  uint64_t any = 0;
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= atomic_load_explicit(&page->remote[w], memory_order_seq_cst);
+  return any != 0;
 }
 
-void page_settle(struct heap *heap, struct span *page) {
-  if (is_current(heap, page)) return;
+RTM_INLINE bool collect(struct span *page) {
+  for (unsigned w = 0; w < REMOTE_WORDS; w++) {
+    if (!collect_word(page, w)) continue;
+    // One word is enough for one operation: the hint leads here again.
+    if (RTM_UNLIKELY(has_remote(page))) hint_raise(page->hint, page->hint_bit);
+    return true;
+  }
+  return false;
+}
+
+void page_collect_any(struct heap *heap, struct span *page) {
+  if (!collect(page) || is_current(heap, page)) return;
   if (is_full(page)) {
     span_set_tag(page, (uintptr_t)heap);
     enqueue(heap, page);
   }
-  if (!page->used) page_emptied(heap, page);
-}
-
-// A page with free blocks that the class has already; NULL if there is none.
-static struct span *find_page(struct heap *heap, unsigned class) {
-  uint32_t queued = heap->queue[class].head;
-  if (queued) {
-    dequeue(heap, span_at(queued));
-    return span_at(queued);
-  }
-  // A hint may have come late, after its page was collected: a few of them are passed over.
-  enum { LATE_HINTS = 3 };
-  for (unsigned attempt = 0; attempt < LATE_HINTS; attempt++) {
-    struct span *page = hint_take(&heap->hints, class);
-    if (!page) return NULL;
-    if (!page_collect(page)) continue;
-    span_set_tag(page, (uintptr_t)heap);  // it was full, as nothing is queued
-    return page;
-  }
-  return NULL;
+  if (page->used || page->flags & PAGE_WAITS) return;
+  if (!stays(heap, page)) wait(heap, page);
 }
 
 RTM_INLINE void *take_linked(struct span *page) {
@@ -262,71 +261,182 @@ RTM_INLINE void *take_linked(struct span *page) {
   return block;
 }
 
-static void make_current(struct heap *heap, struct span *page) {
+// The page is no longer current and has nothing left: until a block comes back, no list has it.
+RTM_INLINE void left(struct heap *heap, struct span *page) {
+  span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
+  page->used--;
+}
+
+RTM_INLINE void make_current(struct heap *heap, struct span *page) {
+  struct span *last = heap->page[page->kind];
   page->used++;
   heap->page[page->kind] = page;
+  if (last != &rtm_no_page) left(heap, last);
 }
 
-// The current page has nothing left: another becomes current.
-static RTM_NOINLINE void *malloc_from_next(struct heap *heap, unsigned class) {
-  struct span *page = heap->page[class];
-  if (page != &rtm_no_page) {
-    // Full: no list has it until a block comes back.
-    span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
-    page->used--;
-    heap->page[class] = &rtm_no_page;
+// A new page becomes current. Its first block only is handed out, as this was work enough; the next operation extends
+// it.
+static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
+  const struct class_shape *shape = &rtm_shape[class];
+  // Page size follows demand: doubled with every second page of the class, so that the newest page, which may be nearly
+  // unused, is at most a third of them all.
+  enum { DOUBLINGS_MOST = 5 };
+  uint32_t doublings = heap->pages[class] / 2;
+  uint32_t length = (uint32_t)shape->granules_first << (doublings < DOUBLINGS_MOST ? doublings : DOUBLINGS_MOST);
+  if (length > shape->granules_most) length = shape->granules_most;
+  bool zero;
+  struct span *page = segment_take(heap, NULL, length, &zero);
+  if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
+  if (RTM_UNLIKELY(!hint_attach(&heap->hints, class, page))) {
+    set_table(page);
+    segment_give(heap, page, zero ? 0 : page->length);
+    return page_out_of_memory(class);
   }
-  page = find_page(heap, class);
-  if (page) {
-    make_current(heap, page);
-    if (page->free || link_private(page)) return take_linked(page);
-    return page_extend(page);
+  // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
+  page->free = NULL;
+  page->used = 2;
+  page->reciprocal = shape->reciprocal;
+  page->fresh = 1;
+  page->kind = (uint8_t) class;
+  page->flags = PAGE_FRESH;  // no page has but one block
+  span_set_tag(page, (uintptr_t)heap);
+  set_table(page);
+  heap->pages[class]++;
+  struct span *last = heap->page[class];
+  heap->page[class] = page;
+  if (last != &rtm_no_page) left(heap, last);
+  return page->start;
+}
+
+// A block of the current page that is private or fresh. `batch`: how many may be linked; NULL if there is none.
+RTM_INLINE void *take_unlinked(struct span *page, unsigned batch) {
+  if (page->flags & PAGE_COLLECTED) {
+    link_private(page, batch);
+    return take_linked(page);
   }
-  page = page_new(heap, class);
-  if (!page) return NULL;
+  return has_fresh(page) ? extend(page, batch) : NULL;
+}
+
+RTM_INLINE void *take_from_queue(struct heap *heap, unsigned class, unsigned batch) {
+  struct span *page = span_at(heap->queue[class].head);
+  dequeue(heap, page);
+  if (RTM_UNLIKELY(page->flags & PAGE_WAITS)) wait_no_longer(heap, page);
   make_current(heap, page);
-  return page_extend(page);
+  return page->free ? take_linked(page) : take_unlinked(page, batch);
 }
 
+// A block that other threads have freed, in the current page or in another of the class; else a new page, if the
+// current one has nothing left and no other is queued.
+static RTM_NOINLINE void *take_collected(struct heap *heap, unsigned class) {
+  // A hint may come late, after its page was collected or became another's: a few of them are passed over.
+  enum { LATE_HINTS = 3 };
+  struct span *page = heap->page[class];
+  if (page->flags & PAGE_COLLECTED) {
+    link_private(page, BATCH);
+    return take_linked(page);
+  }
+  for (unsigned attempt = 0; attempt < LATE_HINTS; attempt++) {
+    if (hint_is_raised(page))
+      hint_lower(page);
+    else
+      page = hint_take(&heap->hints, class);
+    if (!page) break;
+    if (collect(page)) {
+      if (!is_current(heap, page)) {
+        if (is_full(page))
+          span_set_tag(page, (uintptr_t)heap);
+        else
+          dequeue(heap, page);
+        make_current(heap, page);
+      }
+      link_private(page, BATCH);
+      return take_linked(page);
+    }
+    page = heap->page[class];
+    if (has_fresh(page)) return extend(page, 1);
+    if (heap->queue[class].head) break;
+  }
+  return heap->queue[class].head ? take_from_queue(heap, class, 1) : take_from_new(heap, class);
+}
+
+// Collects from one span of any class, and hands out a single block, so that this operation is not much longer than
+// others. The current page has a fresh block, or another is queued.
+static RTM_NOINLINE void *malloc_and_collect(struct heap *heap, unsigned class) {
+  struct span *page = heap->page[class];
+  remote_collect(heap);  // which may find this page, too, or queue another
+  void *block = take_unlinked(page, 1);
+  return block ? block : take_from_queue(heap, class, 1);
+}
+
+// The current page has no block linked. In order of preference: fresh blocks of it, another page with free blocks, one
+// that others have freed into, a new one. What is short leaves time for a piece of housekeeping; and every second such
+// operation collects, as long as there is anything.
 void *page_malloc(struct heap *heap, unsigned class) {
   struct span *page = heap->page[class];
-  if (!page->free) {
-    bool freed_elsewhere = page->flags & PAGE_COLLECTED || hint_any(&heap->hints);
-    if (RTM_LIKELY(!freed_elsewhere) || !refill(heap, page)) {
-      void *block = page_extend(page);
-      return RTM_LIKELY(block != NULL) ? block : malloc_from_next(heap, class);
-    }
+  if (RTM_UNLIKELY(page->flags & PAGE_COLLECTED) && !page->free) link_private(page, BATCH);
+  if (page->free) return take_linked(page);
+  bool fresh = has_fresh(page);
+  if (!fresh && !heap->queue[class].head) {
+    if (RTM_LIKELY(!hint_any(&heap->hints)) && RTM_LIKELY(!heap->waiting)) return take_from_new(heap, class);
+    // A program whose blocks are all freed by other threads may come here only.
+    uint32_t turn = heap->turn++;
+    if (turn % 2 && heap->waiting)
+      release_waiting(heap);
+    else if (turn % 4 == 3)
+      housekeep(heap, class);
+    else if (hint_any(&heap->hints))
+      remote_collect(heap);
+    return take_collected(heap, class);
   }
-  return take_linked(page);
+  // Three kinds of work take turns, so that none waits for ever.
+  uint32_t turn = heap->turn++;
+  if (RTM_UNLIKELY(hint_any(&heap->hints))) {
+    if (turn % 2) return malloc_and_collect(heap, class);
+    if (hint_is_raised(page) && !heap->waiting) return take_collected(heap, class);
+  }
+  if (RTM_UNLIKELY(heap->waiting) && (turn & 2 || !housekeep(heap, class))) {
+    release_waiting(heap);
+    // That was long: one block only, and the queue's only page may have gone.
+    void *block = take_unlinked(page, 1);
+    if (block) return block;
+    return heap->queue[class].head ? take_from_queue(heap, class, 1) : take_from_new(heap, class);
+  }
+  if (!fresh) return take_from_queue(heap, class, batch_of(class));
+  housekeep(heap, class);
+  return extend(page, batch_of(class));
 }
 
 void page_leave_all(struct heap *heap) {
+  heap->keeps_pages = false;
   for (unsigned class = 1; class <= CLASSES; class ++) {
+    // A page that was kept is the first in its queue.
+    struct span *kept = span_at(heap->queue[class].head);
+    if (heap->queue[class].head && !kept->used && !(kept->flags & PAGE_WAITS)) page_release(heap, kept);
     struct span *page = heap->page[class];
     if (page == &rtm_no_page) continue;
     heap->page[class] = &rtm_no_page;
     page->used--;
-    if (page->free || private_any(page) || page->fresh < page_blocks(page))
+    if (page->free || private_any(page) || has_fresh(page))
       enqueue(heap, page);
     else
       span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
-    if (!page->used) page_emptied(heap, page);
+    if (!page->used) page_release(heap, page);
   }
-  for (unsigned at = 0; at < RETIRED_PAGES; at++) unretire(heap, at);
 }
 
 void page_release_empty(struct heap *heap) {
-  for (unsigned at = 0; at < RETIRED_PAGES; at++) unretire(heap, at);
+  while (heap->waiting) release_waiting(heap);
   for (unsigned class = 1; class <= CLASSES; class ++) {
     struct span *page = heap->page[class];
     if (page != &rtm_no_page && page->used == 1) {
       heap->page[class] = &rtm_no_page;
-      page_release(heap, page);
+      page->used = 0;
+      enqueue(heap, page);
     }
     for (uint32_t next, index = heap->queue[class].head; index; index = next) {
       page = span_at(index);
       next = page->next;
-      if (!page->used) release_queued(heap, page);
+      if (!page->used) page_release(heap, page);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "arena.h"
 #include "heap.h"
 #include "options.h"
+#include "segment.h"
 #include "stats.h"
 
 enum { STARTED_NOT, STARTED_MEMORY, STARTED_ALL };
@@ -55,6 +56,7 @@ void process_watch_thread(void) {
 
 static bool start_memory(void) {
   size_class_init();
+  segment_init();
   options_read();
   return arena_init(rtm_options.purge, rtm_options.limit);
 }

@@ -11,19 +11,19 @@ _Noreturn void remote_free_twice(const void *block) {
   message_misuse(block, "double free", "the block was freed before, by another thread");
 }
 
-// One span with remote frees is dealt with.
-static void collect_from(struct heap *heap, struct span *span) {
-  if (span->kind == SPAN_MEDIUM) {
-    medium_collect(heap, span);
-  } else if (page_collect(span)) {
-    page_settle(heap, span);
-  }
-}
-
 void remote_collect(struct heap *heap) {
-  if (RTM_LIKELY(!hint_any(&heap->hints))) return;
-  struct span *span = hint_take_any(&heap->hints);
-  if (span) collect_from(heap, span);
+  struct hints *hints = &heap->hints;
+  if (hints->stash_bits) {
+    struct span *span = hint_take_stashed(hints);
+    if (span) medium_collect(heap, span);
+    return;
+  }
+  struct span *page = hint_take_any(hints);
+  if (!page) return;
+  if (RTM_UNLIKELY(page->kind == SPAN_MEDIUM))  // in the leaves that all classes share
+    medium_collect(heap, page);
+  else
+    page_collect_any(heap, page);
 }
 
 void remote_collect_all(struct heap *heap) {
@@ -40,13 +40,15 @@ void remote_free_unowned(struct heap *heap, struct span *span, void *block) {
   if (heap_claim(heap)) {
     if (RTM_UNLIKELY(span_is_page(span) && span->free == block)) remote_free_twice(block);
     local_free(heap, span, block);
-    remote_collect(heap);
+    if (RTM_UNLIKELY(hint_any(&heap->hints))) remote_collect(heap);
+    page_release_waiting(heap);
     heap_unclaim(heap);
   } else {
     remote_mark(span, block);
   }
   if (RTM_UNLIKELY(hint_any(&heap->hints)) && heap_claim(heap)) {
     remote_collect(heap);
+    page_release_waiting(heap);
     heap_unclaim(heap);
   }
 }

@@ -8,13 +8,14 @@
 // The heap is an orphan or held by someone. O(1), not wait-free bounded: the caller may become its owner for the call.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block);
 _Noreturn RTM_COLD void remote_free_twice(const void *block);
-// Collects the remote frees of one span of any class, and releases it if it is empty. Called wherever a heap is about
+// Some remote free is pending: collects those of one span of any class. Called wherever a heap is about
 // to hand out fresh memory, so that freed memory of classes that are no longer asked for comes back as well. O(1).
 void remote_collect(struct heap *heap);
 // Collects everything; for heap_trim. O(spans with remote frees).
 void remote_collect_all(struct heap *heap);
 
-// Sets the block's own bit, then the hints above it.
+// Frees a block of another thread's heap: sets the block's own bit, then the hints above it. Any thread; wait-free and
+// without a loop (x86-64; aarch64 with LSE).
 RTM_INLINE void remote_mark(struct span *span, void *block) {
   uint64_t offset = (uint64_t)((char *)block - span->start);
   uint32_t number = (uint32_t)((offset * span->reciprocal) >> 32);  // the block's number in its page; medium: 0
@@ -27,15 +28,6 @@ RTM_INLINE void remote_mark(struct span *span, void *block) {
   uint64_t before = atomic_fetch_add_explicit(&span->remote[number / 64], bit, memory_order_seq_cst);
   if (RTM_UNLIKELY(before & bit)) remote_free_twice(block);
   hint_raise(hint, hint_bit);
-}
-
-// Frees a block of `owner`'s span from any thread. Wait-free, without a loop (x86-64; aarch64 with LSE), unless the
-// owner has exited.
-RTM_INLINE void remote_free(struct heap *owner, struct span *span, void *block) {
-  if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_OWNED))
-    remote_mark(span, block);
-  else
-    remote_free_unowned(owner, span, block);
 }
 
 #endif

@@ -1,23 +1,278 @@
 // Spans of a heap's own segments: taken from a TLSF, coalesced at once. Layer: above arena. Called by page, medium,
-// heap.
+// heap. Taking and giving back are inlined into the two paths that use them; what is rare is in segment.c.
+//
+// Boundary tags (TLSF, section 4.4) are the table's entries at the first and last granule of each span. The free spans
+// are in two sets (heap.h): those known to be zero (`used` == 0), and the others, of which `used` granules may hold old
+// contents. Where in the span these are is not known.
 #ifndef RTM_SEGMENT_H
 #define RTM_SEGMENT_H
 
 #include "heap.h"
+#include "os/purge.h"
 
-// A span of `length` granules (1..1024), mapped, table entries set at its head and tail; the caller sets kind, tag and
-// the rest. NULL if out of memory. `*zero`: its contents are known to be zero. O(1).
-struct span *segment_take_span(struct heap *heap, uint32_t length, bool *zero);
-// `dirty`: how many of its granules hold memory. O(1).
-void segment_give_span(struct heap *heap, struct span *span, uint32_t dirty);
+// ---- the rare part: segment.c ----
+
+// A segment of the heap's own as one free span in no set, when no free span is long enough; NULL if out of memory.
+struct span *segment_more(struct heap *heap);
+// Takes and maps a spare segment; and the same in pieces, one for each call, of which the last makes it a
+// free span (see segment_must_prepare).
+void segment_take_spare(struct heap *heap);
+void segment_map_spare(struct heap *heap);
+void segment_prepare_piece(struct heap *heap);
+// The span is not mapped yet: maps it, or takes another that is; NULL if neither is possible.
+struct span *segment_map(struct heap *heap, struct span *span, uint32_t dirty, uint32_t length, bool *zero);
+// Gives a piece of free memory back: a whole segment to the arena, of a span the contents to the system.
+void segment_shrink(struct heap *heap);
 // Makes the span shorter at its end and gives the rest back (`zero`: it is known to be zero). Without effect if there
 // is no descriptor left.
-void segment_shrink_span(struct heap *heap, struct span *span, uint32_t length, bool zero);
+void segment_shorten(struct heap *heap, struct span *span, uint32_t length, bool zero);
 // Gives the first `skip` granules back; returns the rest, or NULL (and changes nothing) if there is no descriptor left.
 struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, uint32_t dirty);
 // Makes it longer if the next span is free and large enough.
-bool segment_grow_span(struct heap *heap, struct span *span, uint32_t length);
-// Gives the contents of all free spans back to the system.
-void segment_purge_all(struct heap *heap);
+bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
+// Gives everything that is free back. O(free spans).
+void segment_trim(struct heap *heap);
+
+// Free memory that a heap may keep: a quarter of what is live, and 3 MiB in any case; 512 KiB where the thread has
+// exited. So a program in a steady state makes no system calls, and one that shrinks gives back. `keep` and
+// `keep_shift` follow from the purge mode and from whether the heap has a thread (segment_keep).
+RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
+  return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live >> heap->keep_shift;
+}
+void segment_keep(struct heap *heap, bool has_thread);
+
+// ---- descriptors ----
+
+// One in the same segment; NULL if all are in use (then a span is not split).
+RTM_INLINE struct span *segment_descriptor(struct segment *s) {
+  struct span *span = s->unused;
+  if (span) {
+    s->unused = span->free;
+    return span;
+  }
+  if (RTM_UNLIKELY(s->first_unused == SEGMENT_GRANULES)) return NULL;
+  return (struct span *)((char *)s + ((size_t)(s->first_unused++ - SEGMENT_SLOT) << SPAN_SHIFT));
+}
+
+RTM_INLINE void segment_release_descriptor(struct segment *s, struct span *span) {
+  span->kind = SPAN_NONE;
+  span->free = s->unused;
+  s->unused = span;
+}
+
+RTM_INLINE void segment_set_ends(const struct span *span) {
+  uint32_t *table = rtm_window_table + window_granule(span->start), index = span_index(span);
+  table[0] = index;
+  table[span->length - 1] = index;
+}
+
+// ---- free spans ----
+
+// tlsf_list_of and tlsf_list_for by table, for lengths of 0 to 1024 granules; filled by segment_init.
+struct segment_lists {
+  uint8_t of, for_request;
+};
+RTM_HIDDEN extern struct segment_lists rtm_segment_lists[SEGMENT_GRANULES + 1];
+void segment_init(void);
+
+RTM_INLINE void segment_insert(struct heap *heap, struct span *span) {
+  uint32_t list = rtm_segment_lists[span->length].of;
+  tlsf_insert(&heap->spans, span->used ? SPANS_DIRTY + list : list, span);
+}
+
+RTM_INLINE void segment_insert_dirty(struct heap *heap, struct span *span) {
+  tlsf_insert(&heap->spans, SPANS_DIRTY + rtm_segment_lists[span->length].of, span);
+}
+
+// What holds memory already is taken first. Each set has two words of lists; written out, as every instruction counts.
+RTM_INLINE struct span *segment_find(struct heap *heap, uint32_t length) {
+  enum { CLEAN = SPANS_CLEAN / 64, DIRTY = SPANS_DIRTY / 64 };
+  struct tlsf *t = &heap->spans;
+  uint32_t list = rtm_segment_lists[length].for_request;
+  uint64_t mask = ~UINT64_C(0) << (list % 64), bits;
+  if (list < 64) {
+    if ((bits = t->bits[DIRTY] & mask)) return tlsf_take_from(t, DIRTY, bits);
+    if ((bits = t->bits[DIRTY + 1])) return tlsf_take_from(t, DIRTY + 1, bits);
+    if ((bits = t->bits[CLEAN] & mask)) return tlsf_take_from(t, CLEAN, bits);
+    if ((bits = t->bits[CLEAN + 1])) return tlsf_take_from(t, CLEAN + 1, bits);
+  } else {
+    if ((bits = t->bits[DIRTY + 1] & mask)) return tlsf_take_from(t, DIRTY + 1, bits);
+    if ((bits = t->bits[CLEAN + 1] & mask)) return tlsf_take_from(t, CLEAN + 1, bits);
+  }
+  return NULL;
+}
+
+// The last list of each set is that of whole segments.
+enum {
+  LIST_OF_WHOLE = 6 * TLSF_SECOND + (SEGMENT_GRANULES >> 6),
+  LIST_OF_HALF = 5 * TLSF_SECOND + (SEGMENT_GRANULES >> 6),
+};
+_Static_assert(LIST_OF_WHOLE / 64 == SPANS_WORDS - 1 && LIST_OF_HALF / 64 == SPANS_WORDS - 1,
+               "in each set's last word");
+
+RTM_INLINE bool segment_has_whole(const struct heap *heap) {
+  return (heap->spans.bits[SPANS_CLEAN / 64 + 1] | heap->spans.bits[SPANS_DIRTY / 64 + 1]) >> (LIST_OF_WHOLE % 64);
+}
+
+// No operation has to wait for the arena. After any operation the heap has a spare segment, or half a segment free in
+// one piece, which is the most that a medium block needs: as soon as no whole segment is free, the next medium block's
+// operation takes and maps a spare (medium.c). Pages are longer work and smaller: what they need is prepared by the
+// operations between them, in pieces.
+//
+// Whether half a segment is free in one piece.
+RTM_INLINE bool segment_has_half(const struct heap *heap) {
+  return (heap->spans.bits[SPANS_CLEAN / 64 + 1] | heap->spans.bits[SPANS_DIRTY / 64 + 1]) >> (LIST_OF_HALF % 64);
+}
+RTM_INLINE bool segment_must_prepare(const struct heap *heap) {
+  return heap->spare_ready ? !segment_has_half(heap) : !segment_has_whole(heap);
+}
+
+// Cuts the span after `length` granules; the rest is a free span, clean and not in a set. NULL if there are no
+// descriptors. The table's entry for the span's own end is the caller's.
+RTM_INLINE struct span *segment_split(struct span *span, uint32_t length) {
+  struct span *rest = segment_descriptor(segment_of(span));
+  if (RTM_UNLIKELY(!rest)) return NULL;
+  uint32_t *table = rtm_window_table + window_granule(span->start);
+  uint32_t whole = span->length, rest_index = span_index(rest);
+  rest->start = span->start + ((size_t)length << GRANULE_SHIFT);
+  rest->length = whole - length;
+  rest->kind = SPAN_FREE;
+  rest->tag = TAG_NONE;
+  rest->used = 0;
+  span->length = length;
+  table[length] = rest_index;
+  table[whole - 1] = rest_index;
+  return rest;
+}
+
+// What stays free of a dirty span is dirty as far as it can be, so that a span without dirty granules is certainly
+// zero.
+RTM_INLINE uint32_t segment_leave_dirty(struct span *rest, uint32_t dirty) {
+  rest->used = dirty < rest->length ? dirty : rest->length;
+  return rest->used;
+}
+
+RTM_INLINE bool segment_is_mapped(const struct span *span) {
+  return span_granule(span) % SEGMENT_GRANULES + span->length <= segment_of(span)->mapped;
+}
+
+// As segment_take, but the memory may not be mapped yet. `*dirty`: as many granules as it has to count as dirty when it
+// is given back untouched.
+RTM_INLINE struct span *segment_take_unmapped(struct heap *heap, struct span *span, uint32_t length, uint32_t *dirty) {
+  if (RTM_LIKELY(!span)) span = segment_find(heap, length);
+  if (RTM_UNLIKELY(!span)) {
+    span = segment_more(heap);
+    if (!span) return NULL;
+  }
+  *dirty = span->used;
+  if (span->length > length) {
+    struct span *rest = segment_split(span, length);
+    if (RTM_LIKELY(rest != NULL)) {
+      *dirty -= segment_leave_dirty(rest, *dirty);
+      segment_insert(heap, rest);
+    }
+  }
+  heap->dirty -= *dirty;
+  heap->live += span->length;
+  span->kind = SPAN_MEDIUM;  // in use, whatever the caller makes of it
+  return span;
+}
+
+// A span of `length` granules (1..512), mapped; the caller sets its kind, tag, table entries and the rest. NULL if out
+// of memory. `*zero`: its contents are known to be zero. O(1). `span`: a free one in no set to take it from, or NULL.
+RTM_INLINE struct span *segment_take(struct heap *heap, struct span *span, uint32_t length, bool *zero) {
+  uint32_t dirty;
+  span = segment_take_unmapped(heap, span, length, &dirty);
+  if (RTM_UNLIKELY(!span)) return NULL;
+  *zero = span->used == 0;
+  if (RTM_LIKELY(!heap->partly_mapped) || segment_is_mapped(span)) return span;
+  return segment_map(heap, span, dirty, length, zero);
+}
+
+// (The table's entries where spans have been joined stay as they are: they lead to descriptors without an owner.)
+//
+// Gives a span back, of which `dirty` granules hold memory. Returns it as it is now, joined with its free neighbours
+// but not in a set yet; `*joined` says with how many. O(1).
+RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint32_t dirty, unsigned *joined) {
+  uint32_t granule = span_granule(span), length = span->length, offset = granule % SEGMENT_GRANULES;
+  uint32_t *table = rtm_window_table + granule;
+  struct segment *s = segment_of(span);
+  heap->live -= length;
+  heap->dirty += dirty;
+  span_set_tag(span, TAG_NONE);
+  *joined = 0;
+  if (offset + length < SEGMENT_GRANULES) {
+    struct span *after = span_at(table[length]);
+    if (after->kind == SPAN_FREE) {
+      tlsf_remove(&heap->spans, after);
+      length += after->length;
+      dirty += after->used;
+      segment_release_descriptor(s, after);
+      ++*joined;
+    }
+  }
+  if (offset > 0) {
+    struct span *before = span_at(table[-1]);
+    if (before->kind == SPAN_FREE) {
+      tlsf_remove(&heap->spans, before);
+      table -= before->length;
+      length += before->length;
+      dirty += before->used;
+      segment_release_descriptor(s, span);
+      span = before;
+      ++*joined;
+    }
+  }
+  uint32_t index = span_index(span);
+  table[0] = index;
+  table[length - 1] = index;
+  span->kind = SPAN_FREE;
+  span->length = length;
+  span->used = dirty;
+  return span;
+}
+
+RTM_INLINE void segment_give(struct heap *heap, struct span *span, uint32_t dirty) {
+  unsigned joined;
+  segment_insert(heap, segment_join(heap, span, dirty, &joined));
+}
+
+// ---- memory that goes back ----
+
+// The whole segment is free, and not in a set. (What is left in the table leads to descriptors that say so.)
+RTM_INLINE void segment_disown(struct heap *heap, struct span *span) {
+  heap->dirty -= span->used;
+  heap->segments--;
+  arena_give_segment(segment_of_granule(span_index(span)), segment_of(span));
+}
+
+// False, and nothing changed, if the system does not take the contents.
+RTM_INLINE bool segment_purge(const struct span *span) {
+  size_t bytes = (size_t)span->length << GRANULE_SHIFT;
+  if (RTM_UNLIKELY(rtm_arena.purge_refused)) return false;
+  if (RTM_UNLIKELY(!os_purge((uintptr_t)span->start, bytes))) {
+    rtm_arena.purge_refused = true;
+    return false;
+  }
+  atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
+  return true;
+}
+
+// Gives back this span, which is free and not in a set.
+RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
+  // Where the arena has enough, the segment stays: its contents are what counts.
+  if (span->length == SEGMENT_GRANULES && rtm_arena.granules_retained < rtm_arena.retained_most) {
+    segment_disown(heap, span);
+  } else {
+    uint32_t list = rtm_segment_lists[span->length].of;
+    if (RTM_LIKELY(segment_purge(span))) {
+      heap->dirty -= span->used;
+      span->used = 0;
+      tlsf_insert(&heap->spans, SPANS_CLEAN + list, span);
+    } else {
+      tlsf_insert(&heap->spans, SPANS_DIRTY + list, span);
+    }
+  }
+}
 
 #endif

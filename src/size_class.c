@@ -14,12 +14,11 @@ static unsigned granules_for(size_t bytes) { return (unsigned)((bytes + GRANULE_
 
 static unsigned min_unsigned(unsigned a, unsigned b) { return a < b ? a : b; }
 
-// A first page holds four blocks, so that a program with little memory does not pay a full page for each class; a
-// full-grown page has PAGE_BLOCKS_MAX blocks or 64 KiB, and 128 KiB for blocks above 16 KiB.
+// A first page holds four blocks if it can, so that a program with little memory does not pay a full page for each
+// class; a full-grown page has PAGE_BLOCKS_MAX blocks or 64 KiB.
 static void shape_class(struct class_shape *shape, uint32_t size) {
-  enum { FIRST_BLOCKS = 4, SMALL_PAGE = 64 << 10, LARGE_PAGE = PAGE_GRANULES_MAX * GRANULE_SIZE };
-  size_t page = size <= SMALL_PAGE / FIRST_BLOCKS ? SMALL_PAGE : LARGE_PAGE;
-  size_t blocks = min_unsigned(PAGE_BLOCKS_MAX, (unsigned)(page / size));
+  enum { FIRST_BLOCKS = 4, PAGE_SIZE_MAX = PAGE_GRANULES_MAX * GRANULE_SIZE };
+  size_t blocks = min_unsigned(PAGE_BLOCKS_MAX, PAGE_SIZE_MAX / size);
   shape->block_size = size;
   shape->reciprocal = (uint32_t)((UINT64_C(1) << 32) / size) + 1;
   shape->granules_most = (uint8_t)granules_for(blocks * size);

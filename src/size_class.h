@@ -21,7 +21,7 @@ enum {
   DOUBLINGS = 8,                                                // 128 << 8 == BLOCK_MAX
   CLASSES = LINEAR_CLASSES + DOUBLINGS * CLASSES_PER_DOUBLING,  // classes are 1..CLASSES
   PAGE_BLOCKS_MAX = 256,                                        // four words of remote frees
-  PAGE_GRANULES_MAX = 32,                                       // 128 KiB
+  PAGE_GRANULES_MAX = 16,                                       // 64 KiB
 };
 _Static_assert((LINEAR_CLASSES * BLOCK_ALIGNMENT) << DOUBLINGS == BLOCK_MAX, "the doublings end at BLOCK_MAX");
 

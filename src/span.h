@@ -19,17 +19,18 @@
 enum {
   SEGMENT_SHIFT = 22,
   SEGMENT_GRANULES = 1 << (SEGMENT_SHIFT - GRANULE_SHIFT),  // 1024
-  MEDIUM_GRANULES_MAX = SEGMENT_GRANULES,                   // a medium block fits in a segment
+  MEDIUM_GRANULES_MAX = SEGMENT_GRANULES / 2,               // two medium blocks fit in a segment
   SPAN_SHIFT = 7,
   SPAN_SIZE = 1 << SPAN_SHIFT,
   REMOTE_WORDS = PAGE_BLOCKS_MAX / 64,
 };
 #define SEGMENT_SIZE ((size_t)1 << SEGMENT_SHIFT)
 
-enum page_flags {
-  PAGE_RETIRED = 1,    // waits in heap->retired
+enum span_flags {
+  PAGE_WAITS = 1,      // empty, in heap->waiting, linked by private[0] (next) and private[1] (before)
   PAGE_COLLECTED = 2,  // `private` may have blocks
-  PAGE_DIRTY = 4,      // its span was not known to be zero when it was taken
+  PAGE_FRESH = 4,      // fresh < blocks
+  MEDIUM_ZERO = 8,     // the contents were known to be zero when the block was handed out
 };
 
 // What a span is. Pages have their size class as kind.
@@ -60,18 +61,29 @@ enum {
 struct span {
   // First cache line. Written by the owner only; other threads read tag, start, reciprocal and the hint of spans in
   // which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
-  void *free;              // page: last-in first-out list through the first word of each free block
-  uintptr_t tag;           // owner; accessed by span_tag and span_set_tag
-  char *start;             // address of the first granule
-  struct hint_word *hint;  // page, medium: its leaf in the heap's hint tree, and its bit there (hint.h)
-  uint64_t hint_bit;
+  void *free;     // page: last-in first-out list through the first word of each free block; unused: next unused
+  uintptr_t tag;  // owner; accessed by span_tag and span_set_tag
+  char *start;    // address of the first granule
+  union {
+    struct {
+      struct hint_word *hint;  // page, medium: its leaf in the heap's hint tree, and its bit there (hint.h)
+      uint64_t hint_bit;
+    };
+    struct {
+      struct span *free_next;   // free span: next in its TLSF list
+      struct span **free_link;  // what points to it there
+    };
+  };
   uint32_t used;        // page: see above; medium: 1; free span: dirty granules
   uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
-  uint32_t next, prev;  // span indices: queue of pages, or TLSF list
-  uint16_t fresh;       // page: blocks [fresh, blocks) have never been handed out or linked
-  uint8_t kind;         // enum span_kind, or the size class of a page
-  uint8_t flags;        // page: enum page_flags
+  uint32_t next, prev;  // span indices: queue of pages
+  union {
+    uint16_t fresh;  // page: blocks [fresh, blocks) have never been handed out or linked
+    uint16_t list;   // free span: its TLSF list
+  };
+  uint8_t kind;   // enum span_kind, or the size class of a page
+  uint8_t flags;  // enum span_flags
   // Second cache line. `remote` is written by any thread, `private` by the owner.
   _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
   uint64_t private[REMOTE_WORDS];         // the same, collected by the owner
@@ -83,14 +95,15 @@ _Static_assert(SPAN_FREE < 256, "kind is a byte");
 
 // A segment's own record; it takes the place of the second span descriptor of each segment.
 struct segment {
-  struct heap *heap;      // owner; NULL: the arena
-  uint32_t unused;        // span index: stack of released descriptors, linked by next
-  uint16_t first_unused;  // descriptors [first_unused, 1024) have never been used
-  uint16_t mapped;        // granules [0, mapped) of the segment are mapped
-  uint32_t state;         // enum segment_state (arena.c)
-  uint32_t next;          // segment index: stack of single free segments
-  uint32_t run;           // last segment of a free run: its first segment
-  uint32_t older, newer;  // segment indices: list of free segments that are mapped
+  struct heap *heap;              // owner; NULL: the arena
+  struct span *unused;            // stack of released descriptors, linked by free
+  uint16_t first_unused;          // descriptors [first_unused, 1024) have never been used
+  uint16_t mapped;                // granules [0, mapped) of the segment are mapped
+  uint16_t retained;              // and so many were when its heap got it
+  uint32_t state;                 // enum segment_state (arena.c)
+  uint32_t next;                  // segment index: stack of single free segments
+  uint32_t run;                   // last segment of a free run: its first segment
+  struct segment *older, *newer;  // list of free segments that are mapped
 };
 _Static_assert(sizeof(struct segment) <= SPAN_SIZE, "a segment's record takes a descriptor's place");
 
@@ -128,6 +141,14 @@ RTM_INLINE struct span *segment_slot(uint32_t segment, uint32_t slot) {
 }
 RTM_INLINE struct segment *segment_at(uint32_t segment) {
   return (struct segment *)segment_slot(segment, SEGMENT_SLOT);
+}
+RTM_INLINE uint32_t segment_number(const struct segment *segment) {
+  return (uint32_t)((size_t)((const char *)segment - rtm_window_spans) >> SPAN_SHIFT) / SEGMENT_GRANULES;
+}
+// The segment that the span lies in: its descriptors are aligned to their whole size. 2 instructions.
+RTM_INLINE struct segment *segment_of(const struct span *span) {
+  enum { MASK = (SEGMENT_GRANULES << SPAN_SHIFT) - 1 };
+  return (struct segment *)(((uintptr_t)span & ~(uintptr_t)MASK) + ((uintptr_t)SEGMENT_SLOT << SPAN_SHIFT));
 }
 
 // The span that `address` lies in (pages) or starts or ends; the null span (kind SPAN_NONE, tag TAG_NONE) if there is

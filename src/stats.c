@@ -73,7 +73,8 @@ void rtm_stats(struct rtm_stats *stats) {
   stats->purged = atomic_load_explicit(&a->bytes_purged, memory_order_relaxed);
   stats->segments = segments;
   struct os_counts *os = &rtm_os_counts;
-  stats->system_calls = get(&os->map) + get(&os->unmap) + get(&os->purge) + get(&os->remap) + get(&os->wait);
+  stats->system_calls =
+      get(&os->map) + get(&os->unmap) + get(&os->purge) + get(&os->remap) + get(&os->resident) + get(&os->wait);
 }
 
 // ---- the table of RTMALLOC_VERBOSE ----

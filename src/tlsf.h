@@ -1,11 +1,13 @@
-// Two-level segregated fit over free spans (TLSF, seeds/001, sections 4 and 5.3), sizes in whole units: granules in a
-// heap, segments in the arena. Layer: above span. Called by segment and arena.
+// Two-level segregated fit over free spans (TLSF, seeds/001, sections 4 and 5.3), lengths in whole units: granules in
+// a heap, segments in the arena. Layer: above span. Called by segment and arena.
 //
-// First level: powers of two; second level: 16 linear lists each. Sizes below 16 have a list each (the paper's special
-// case for small blocks). List (f, s) holds the lengths
-//     f == 0: s          f > 0: [(16 + s) << (f - 1), (17 + s) << (f - 1))
+// Lists are numbered through: with shift = max(0, floor(log2(length)) - 4),
+//     list(length) = 16 * shift + (length >> shift)
+// so that lengths below 32 have a list each (the paper's special case for small blocks) and each doubling above has 16.
 // A request is rounded up to the next list, so that whatever is in the list found will do: no search (good fit).
-// Bit f of `first` is set if and only if second[f] != 0; bit s of second[f] if and only if list (f, s) is not empty.
+// Bit l % 64 of bits[l / 64] is set if and only if list l is not empty.
+//
+// A structure may hold several sets of spans side by side, each from a list that is a multiple of 64.
 #ifndef RTM_TLSF_H
 #define RTM_TLSF_H
 
@@ -15,78 +17,75 @@ enum {
   TLSF_SECOND_SHIFT = 4,
   TLSF_SECOND = 1 << TLSF_SECOND_SHIFT,
   TLSF_LENGTH_BITS = 22,  // lengths below 2^22
-  TLSF_FIRST = TLSF_LENGTH_BITS - TLSF_SECOND_SHIFT + 1,
+  TLSF_WORDS = (TLSF_SECOND * (TLSF_LENGTH_BITS - TLSF_SECOND_SHIFT + 1)) / 64 + 1,
+  TLSF_LISTS = 64 * TLSF_WORDS,
 };
 
 struct tlsf {
-  uint32_t first;
-  uint16_t second[TLSF_FIRST];
-  uint32_t head[TLSF_FIRST][TLSF_SECOND];  // span index; 0: empty
+  uint64_t bits[TLSF_WORDS];
+  struct span *head[TLSF_LISTS];
 };
 
-struct tlsf_list {
-  uint32_t f, s;
-};
-
-// 6 instructions for each branch.
-RTM_INLINE struct tlsf_list tlsf_list_of(uint32_t length) {
-  if (length < TLSF_SECOND) return (struct tlsf_list){0, length};
-  uint32_t shift = bits_log2(length) - TLSF_SECOND_SHIFT;
-  return (struct tlsf_list){shift + 1, (length >> shift) - TLSF_SECOND};
+// 7 instructions.
+RTM_INLINE uint32_t tlsf_list_of(uint32_t length) {
+  uint32_t shift = bits_log2(length | TLSF_SECOND) - TLSF_SECOND_SHIFT;
+  return (shift << TLSF_SECOND_SHIFT) + (length >> shift);
 }
 
 // The first list of which every span has at least `length` units.
-RTM_INLINE struct tlsf_list tlsf_list_for(uint32_t length) {
-  if (length >= TLSF_SECOND) length += (1u << (bits_log2(length) - TLSF_SECOND_SHIFT)) - 1;
-  return tlsf_list_of(length);
+RTM_INLINE uint32_t tlsf_list_for(uint32_t length) {
+  uint32_t shift = bits_log2(length | TLSF_SECOND) - TLSF_SECOND_SHIFT;
+  return tlsf_list_of(length + (1u << shift) - 1);
 }
 
-RTM_INLINE void tlsf_insert(struct tlsf *tlsf, struct span *span) {
-  struct tlsf_list l = tlsf_list_of(span->length);
-  uint32_t head = tlsf->head[l.f][l.s], index = span_index(span);
-  span->next = head;
-  span->prev = 0;
-  if (head) span_at(head)->prev = index;
-  tlsf->head[l.f][l.s] = index;
-  tlsf->second[l.f] |= (uint16_t)(1u << l.s);
-  tlsf->first |= 1u << l.f;
+// `list` is that of the span's length, counted from the first list of the set. 12 instructions at most.
+RTM_INLINE void tlsf_insert(struct tlsf *tlsf, uint32_t list, struct span *span) {
+  struct span **link = &tlsf->head[list], *next = *link;
+  span->list = (uint16_t)list;
+  span->free_next = next;
+  span->free_link = link;
+  *link = span;
+  if (next)
+    next->free_link = &span->free_next;
+  else
+    tlsf->bits[list / 64] |= UINT64_C(1) << (list % 64);
 }
 
+// 14 instructions at most.
 RTM_INLINE void tlsf_remove(struct tlsf *tlsf, struct span *span) {
-  if (span->next) span_at(span->next)->prev = span->prev;
-  if (span->prev) {
-    span_at(span->prev)->next = span->next;
+  struct span **link = span->free_link, *next = span->free_next;
+  *link = next;
+  if (next) {
+    next->free_link = link;
     return;
   }
-  struct tlsf_list l = tlsf_list_of(span->length);
-  tlsf->head[l.f][l.s] = span->next;
-  if (span->next) return;
-  tlsf->second[l.f] &= (uint16_t) ~(1u << l.s);
-  if (!tlsf->second[l.f]) tlsf->first &= ~(1u << l.f);
+  uint32_t list = span->list;
+  if (!tlsf->head[list]) tlsf->bits[list / 64] &= ~(UINT64_C(1) << (list % 64));
 }
 
-// Takes out a span of at least `length` units (1 <= length < 2^22); NULL if there is none to be found. O(1).
-RTM_INLINE struct span *tlsf_take(struct tlsf *tlsf, uint32_t length) {
-  struct tlsf_list l = tlsf_list_for(length);
-  if (l.f >= TLSF_FIRST) return NULL;
-  uint32_t second = tlsf->second[l.f] & (~0u << l.s);
-  if (!second) {
-    uint32_t first = tlsf->first & (~1u << l.f);
-    if (!first) return NULL;
-    l.f = bits_lowest(first);
-    second = tlsf->second[l.f];
-  }
-  l.s = bits_lowest(second);
-  uint32_t head = tlsf->head[l.f][l.s];
-  struct span *span = span_at(head);
-  tlsf->head[l.f][l.s] = span->next;
-  if (span->next) {
-    span_at(span->next)->prev = 0;
-  } else {
-    tlsf->second[l.f] &= (uint16_t) ~(1u << l.s);
-    if (!tlsf->second[l.f]) tlsf->first &= ~(1u << l.f);
-  }
+RTM_INLINE struct span *tlsf_take_from(struct tlsf *tlsf, uint32_t word, uint64_t bits) {
+  struct span *span = tlsf->head[word * 64 + bits_lowest(bits)];
+  tlsf_remove(tlsf, span);
   return span;
+}
+
+// Takes a span out of list `list` or a later one before list 64 * `end`; NULL if these are empty. O(end).
+RTM_INLINE struct span *tlsf_take(struct tlsf *tlsf, uint32_t list, uint32_t end) {
+  uint32_t word = list / 64;
+  uint64_t bits = tlsf->bits[word] & (~UINT64_C(0) << (list % 64));
+  while (!bits) {
+    if (++word == end) return NULL;
+    bits = tlsf->bits[word];
+  }
+  return tlsf_take_from(tlsf, word, bits);
+}
+
+// A span of the last list before list 64 * `end` that is not empty, down to list 64 * `from`: no other is longer by
+// more than 1 part in 16. NULL if all are empty. O(end - from).
+RTM_INLINE struct span *tlsf_longest(const struct tlsf *tlsf, uint32_t from, uint32_t end) {
+  while (end-- > from)
+    if (tlsf->bits[end]) return tlsf->head[end * 64 + bits_highest(tlsf->bits[end])];
+  return NULL;
 }
 
 #endif

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "syscall.h"
+#include "purge.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -44,9 +44,14 @@ void os_unmap(uintptr_t address, size_t bytes) {
   os_syscall(SYS_munmap, (long)address, (long)bytes, 0, 0, 0, 0);
 }
 
-bool os_purge(uintptr_t address, size_t bytes) {
-  count(&rtm_os_counts.purge);
-  return os_syscall(SYS_madvise, (long)address, (long)bytes, MADV_DONTNEED, 0, 0, 0) == 0;
+#ifdef RTM_DEBUG
+bool os_purge(uintptr_t address, size_t bytes) { return os_purge_now(address, bytes); }
+#endif
+
+bool os_resident(uintptr_t address) {
+  count(&rtm_os_counts.resident);
+  unsigned char resident = 0;
+  return os_syscall(SYS_mincore, (long)address, 1, (long)&resident, 0, 0, 0) == 0 && (resident & 1);
 }
 
 bool os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes) {

@@ -9,7 +9,7 @@
 #include "../bits.h"
 
 struct os_counts {  // system calls since start, for the statistics
-  _Atomic uint64_t map, unmap, purge, remap, wait;
+  _Atomic uint64_t map, unmap, purge, remap, resident, wait;
 };
 RTM_HIDDEN extern struct os_counts rtm_os_counts;
 
@@ -19,8 +19,8 @@ bool os_map_at(uintptr_t address, size_t bytes, bool *taken);
 // Zeroed memory anywhere; NULL if there is none.
 void *os_map(size_t bytes);
 void os_unmap(uintptr_t address, size_t bytes);
-// Gives the contents back: the memory reads as zero afterwards. False where the system refuses (locked memory).
-bool os_purge(uintptr_t address, size_t bytes);
+// Whether the page at `address` is in memory.
+bool os_resident(uintptr_t address);
 // Moves mapped pages without a copy to the unmapped range at `target`, which may be longer. False if refused.
 bool os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes);
 

@@ -14,6 +14,7 @@ Exit status 0 if all holds; else each failure in a line `FILE:LINE: what is wron
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -247,13 +248,19 @@ def check_commands(page: Page, build: Path) -> Iterator[tuple[int, str]]:
 # ---- 3. commands that are run ----
 
 
+def copy_if_there(source: str, target: str) -> None:
+    """Other tests run meanwhile and remove their temporary files."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
 def run_blocks(page: Page, build: Path) -> Iterator[tuple[int, str]]:
     marked = [block for block in blocks(page) if block.marker]
     if not marked:
         return
     with tempfile.TemporaryDirectory(prefix="rtmalloc-docs-") as temporary:
         scratch = Path(temporary) / "rtmalloc"
-        shutil.copytree(ROOT, scratch, ignore=LEFT_OUT_OF_COPY)
+        shutil.copytree(ROOT, scratch, ignore=LEFT_OUT_OF_COPY, copy_function=copy_if_there)
         (scratch / "build").symlink_to(build)
         for block in marked:
             if block.marker.startswith("file: "):

@@ -23,12 +23,11 @@ static struct rtm_stats stats(void) {
 static void check_arena(void) {
   struct arena *a = &rtm_arena;
   uint32_t listed = 0, walked = 0, free_segments = 0, singles = 0, retained = 0, retained_listed = 0;
-  for (uint32_t f = 0; f < TLSF_FIRST; f++)
-    for (uint32_t s = 0; s < TLSF_SECOND; s++)
-      for (uint32_t i = a->runs.head[f][s]; i; i = span_at(i)->next) {
-        CHECK_EQUAL(span_at(i)->kind, SPAN_FREE);
-        CHECK(++listed <= a->segments_known);
-      }
+  for (uint32_t list = 0; list < TLSF_LISTS; list++)
+    for (struct span *run = a->runs.head[list]; run; run = run->free_next) {
+      CHECK_EQUAL(run->kind, SPAN_FREE);
+      CHECK(++listed <= a->segments_known);
+    }
   for (uint32_t i = a->singles; i; i = segment_at(i)->next) {
     CHECK(++singles <= a->segments_known);
     retained += segment_at(i)->mapped;
@@ -46,7 +45,7 @@ static void check_arena(void) {
     i += length;
     CHECK(i <= a->segments_known);
   }
-  for (uint32_t i = a->retained_newest; i; i = segment_at(i)->older) retained_listed += segment_at(i)->mapped;
+  for (struct segment *i = a->retained_newest; i; i = i->older) retained_listed += i->mapped;
   CHECK_EQUAL(listed, walked);
   CHECK_EQUAL(retained, retained_listed);
   CHECK_EQUAL(retained, a->granules_retained);

@@ -31,12 +31,13 @@ static bool fails(void) {
 bool __real_os_map_at(uintptr_t address, size_t bytes, bool *taken);
 void *__real_os_map(size_t bytes);
 void __real_os_unmap(uintptr_t address, size_t bytes);
+#ifdef RTM_DEBUG
 bool __real_os_purge(uintptr_t address, size_t bytes);
+#endif
 bool __real_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes);
 bool __wrap_os_map_at(uintptr_t address, size_t bytes, bool *taken);
 void *__wrap_os_map(size_t bytes);
 void __wrap_os_unmap(uintptr_t address, size_t bytes);
-bool __wrap_os_purge(uintptr_t address, size_t bytes);
 bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes);
 
 bool __wrap_os_map_at(uintptr_t address, size_t bytes, bool *taken) {
@@ -57,7 +58,10 @@ void __wrap_os_unmap(uintptr_t address, size_t bytes) {
   faults.mapped -= bytes;
   __real_os_unmap(address, bytes);
 }
+#ifdef RTM_DEBUG  // else it is inlined
+bool __wrap_os_purge(uintptr_t address, size_t bytes);
 bool __wrap_os_purge(uintptr_t address, size_t bytes) { return !fails() && __real_os_purge(address, bytes); }
+#endif
 bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes) {
   if (fails() || !__real_os_move(address, bytes, target, target_bytes)) return false;
   faults.mapped -= bytes;  // the target was mapped before

@@ -89,7 +89,7 @@ TEST(the_last_place) {
   raise_hint(0);
   raise_hint(1);
   CHECK_EQUAL(drain(), 2);
-  hint_detach(hints, OTHER_CLASS, &spans[0]);
+  hint_detach(&spans[0]);
   CHECK(hint_attach(hints, OTHER_CLASS, &spans[0]));
 }
 
@@ -126,11 +126,29 @@ TEST(classes_take_turns) {
   for (unsigned class = 1; class <= SPAN_MEDIUM; class++) raise_hint(class);
   uint64_t found = 0;
   for (unsigned turn = 0; turn < SPAN_MEDIUM; turn++) {
-    found += look_at(hint_take_any(hints));
+    struct span *span = hint_take_any(hints);
+    found += span ? look_at(span) : look_at(hint_take_stashed(hints));
     raise_hint(1);
   }
   CHECK(found >= SPAN_MEDIUM);
   for (unsigned class = 2; class <= SPAN_MEDIUM; class++) CHECK_EQUAL(atomic_load(&freed[class]), 0);
+}
+
+// Medium blocks' bits are taken a word at a time; what a thread leaves behind is found again.
+TEST(the_stash_holds_a_word) {
+  start(40);
+  for (uint32_t i = 0; i < 40; i++) CHECK(hint_attach(hints, SPAN_MEDIUM, &spans[i]));
+  for (uint32_t i = 0; i < 40; i++) raise_hint(i);
+  hint_fill_stash(hints);
+  CHECK_EQUAL(bits_count(hints->stash_bits), 40);
+  for (uint32_t i = 0; i < 10; i++) CHECK_EQUAL(look_at(hint_take_stashed(hints)), 1);
+  CHECK(is_pending());
+  hint_empty_stash(hints);
+  CHECK_EQUAL(hints->stash_bits, 0);
+  CHECK(is_pending());
+  hint_fill_stash(hints);
+  for (uint32_t i = 0; i < 30; i++) CHECK_EQUAL(look_at(hint_take_stashed(hints)), 1);
+  CHECK(!is_pending());
 }
 
 TEST(each_place_is_given_once_and_given_again) {
@@ -143,7 +161,7 @@ TEST(each_place_is_given_once_and_given_again) {
   for (uint64_t step = 0; step < operations; step++) {
     uint32_t i = (uint32_t)random_below(&random, COUNT);
     if (attached[i])
-      hint_detach(hints, CLASS, &spans[i]), now--;
+      hint_detach(&spans[i]), now--;
     else
       attach(i), now++;
     attached[i] = !attached[i];
@@ -165,7 +183,7 @@ TEST(a_late_bit_of_a_detached_span_is_harmless) {
   start(2);
   attach(0);
   struct span late = spans[0];
-  hint_detach(hints, CLASS, &spans[0]);
+  hint_detach(&spans[0]);
   hint_raise(late.hint, late.hint_bit);
   CHECK_EQUAL(drain(), 0);
   attach(1);  // takes the same place

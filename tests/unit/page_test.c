@@ -1,4 +1,4 @@
-// Pages: filled and emptied in all orders; the states current, queued, full and retired; empty pages are released.
+// Pages: filled and emptied in all orders; the states current, queued and full; empty pages are released.
 #include "page.h"
 
 #include <stdlib.h>
@@ -151,8 +151,8 @@ TEST(a_page_of_one_block_is_full_and_empty_by_turns) {
   CHECK_EQUAL(heap->live, 0);
 }
 
-// Of pages that became empty only the last few wait for their class; nothing else is held.
-TEST(only_a_few_empty_pages_are_kept) {
+// Of the pages that became empty at most one waits for its class, beside the current one; nothing else is held.
+TEST(at_most_one_empty_page_is_kept) {
   struct heap *heap = start();
   static void *blocks[BLOCKS_MOST];
   unsigned count = 1000;
@@ -160,35 +160,25 @@ TEST(only_a_few_empty_pages_are_kept) {
   for (unsigned i = 0; i < count; i++) rtm_free(blocks[i]);
   unsigned class = size_class(512);
   CHECK_SOUND(check_heap(heap));
-  CHECK(heap->pages[class] <= RETIRED_PAGES + 1);
-  CHECK(heap->pages[class] >= 2);
+  CHECK(heap->pages[class] <= 2);
   rtm_trim();
   CHECK_EQUAL(heap->pages[class], 0);
   CHECK_SOUND(check_heap(heap));
 }
 
-TEST(a_retired_page_that_is_used_again_is_not_released) {
+TEST(a_small_empty_page_serves_its_class_again) {
   struct heap *heap = start();
   static void *blocks[BLOCKS_MOST];
   unsigned class = size_class(1024);
-  // Two pages: the first becomes empty, is retired, and then current again.
   unsigned first = fill_page(class, blocks), second = fill_page(class, blocks + first);
   struct span *page = page_of(blocks[0]);
   for (unsigned i = 0; i < first; i++) rtm_free(blocks[i]);
-  CHECK(page->flags & PAGE_RETIRED);
+  CHECK_EQUAL(heap->pages[class], 2);
+  CHECK_SOUND(check_heap(heap));
   blocks[0] = take(1024);
   CHECK(page_of(blocks[0]) == page);
-  // Other classes' pages overtake it.
-  static void *others[CLASSES + 1][2 * PAGE_BLOCKS_MAX];
-  for (unsigned c = size_class(2048); c <= CLASSES; c++) {
-    unsigned count = fill_page(c, others[c]);
-    void *next = take(rtm_shape[c].block_size);
-    for (unsigned i = 0; i < count; i++) rtm_free(others[c][i]);
-    rtm_free(next);
-  }
-  CHECK(!(page->flags & PAGE_RETIRED));
-  CHECK_EQUAL(page->kind, class);
   CHECK_EQUAL(held(page), 1);
+  CHECK_EQUAL(heap->pages[class], 2);
   CHECK_SOUND(check_heap(heap));
   rtm_free(blocks[0]);
   for (unsigned i = first; i < first + second; i++) rtm_free(blocks[i]);

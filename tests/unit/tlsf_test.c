@@ -6,35 +6,30 @@
 
 #include "test.h"
 
-static uint32_t number(struct tlsf_list list) { return list.f * TLSF_SECOND + list.s; }
-
-// The shortest length that list (f, s) holds, as the comment in tlsf.h says.
-static uint32_t shortest(struct tlsf_list list) {
-  return list.f == 0 ? list.s : (TLSF_SECOND + list.s) << (list.f - 1);
+// The shortest length that a list holds, as the comment in tlsf.h says.
+static uint32_t shortest(uint32_t list) {
+  if (list < 2 * TLSF_SECOND) return list;
+  uint32_t shift = list / TLSF_SECOND - 1;
+  return (TLSF_SECOND + list % TLSF_SECOND) << shift;
 }
 
 TEST(every_length_is_in_the_list_whose_bounds_hold_it) {
   uint32_t before = 0;
   for (uint32_t length = 1; length < 1u << TLSF_LENGTH_BITS; length++) {
-    struct tlsf_list list = tlsf_list_of(length);
-    CHECK(list.f < TLSF_FIRST && list.s < TLSF_SECOND);
-    CHECK(shortest(list) <= length);
-    uint32_t n = number(list) + 1;
-    if (n < TLSF_FIRST * TLSF_SECOND) CHECK(length < shortest((struct tlsf_list){n / TLSF_SECOND, n % TLSF_SECOND}));
-    CHECK(number(list) == before || number(list) == before + 1);
-    before = number(list);
+    uint32_t list = tlsf_list_of(length);
+    CHECK(list < TLSF_LISTS);
+    CHECK(shortest(list) <= length && length < shortest(list + 1));
+    CHECK(list == before || list == before + 1);
+    before = list;
   }
 }
 
 TEST(a_request_goes_to_the_first_list_of_which_all_fit) {
   for (uint32_t length = 1; length < 1u << TLSF_LENGTH_BITS; length++) {
-    struct tlsf_list list = tlsf_list_for(length), own = tlsf_list_of(length);
-    if (list.f >= TLSF_FIRST) {
-      CHECK_EQUAL(number(own) + 1, TLSF_FIRST * TLSF_SECOND);
-      continue;
-    }
+    uint32_t list = tlsf_list_for(length), own = tlsf_list_of(length);
+    CHECK(list < TLSF_LISTS);
     CHECK(shortest(list) >= length);
-    CHECK_EQUAL(number(list), number(own) + (shortest(own) != length));
+    CHECK_EQUAL(list, own + (shortest(own) != length));
   }
 }
 
@@ -51,16 +46,14 @@ static void make_spans(void) {
 
 static void check_lists(void) {
   uint32_t listed = 0, free = 0;
-  for (uint32_t f = 0; f < TLSF_FIRST; f++) {
-    CHECK_EQUAL(tlsf.first >> f & 1, tlsf.second[f] != 0);
-    for (uint32_t s = 0; s < TLSF_SECOND; s++) {
-      CHECK_EQUAL(tlsf.second[f] >> s & 1, tlsf.head[f][s] != 0);
-      for (uint32_t before = 0, i = tlsf.head[f][s]; i; before = i, i = span_at(i)->next) {
-        CHECK(is_free[i]);
-        CHECK_EQUAL(number(tlsf_list_of(span_at(i)->length)), f * TLSF_SECOND + s);
-        CHECK_EQUAL(span_at(i)->prev, before);
-        CHECK(++listed <= SPANS);
-      }
+  for (uint32_t list = 0; list < TLSF_LISTS; list++) {
+    CHECK_EQUAL(tlsf.bits[list / 64] >> list % 64 & 1, tlsf.head[list] != NULL);
+    struct span **link = &tlsf.head[list];
+    for (struct span *span = *link; span; link = &span->free_next, span = *link) {
+      CHECK(is_free[span_index(span)]);
+      CHECK_EQUAL(tlsf_list_of(span->length), list);
+      CHECK(span->free_link == link);
+      CHECK(++listed <= SPANS);
     }
   }
   for (uint32_t i = 1; i <= SPANS; i++) free += is_free[i];
@@ -69,9 +62,9 @@ static void check_lists(void) {
 
 // Good fit: the span comes from the lowest list that has any among those that certainly fit.
 static void check_taken(const struct span *taken, uint32_t length) {
-  uint32_t from = number(tlsf_list_for(length)), best = UINT32_MAX;
+  uint32_t from = tlsf_list_for(length), best = UINT32_MAX;
   for (uint32_t i = 1; i <= SPANS; i++) {
-    uint32_t list = number(tlsf_list_of(span_at(i)->length));
+    uint32_t list = tlsf_list_of(span_at(i)->length);
     if (is_free[i] && list >= from && list < best) best = list;
   }
   if (!taken) {
@@ -80,7 +73,7 @@ static void check_taken(const struct span *taken, uint32_t length) {
   }
   CHECK(is_free[span_index(taken)]);
   CHECK(taken->length >= length);
-  CHECK_EQUAL(number(tlsf_list_of(taken->length)), best);
+  CHECK_EQUAL(tlsf_list_of(taken->length), best);
 }
 
 TEST(take_insert_and_remove_as_a_search_over_all_spans_would) {
@@ -93,22 +86,25 @@ TEST(take_insert_and_remove_as_a_search_over_all_spans_would) {
     bool filling = step / 4000 % 2 == 0;
     if (!is_free[i] && (filling || random_below(&random, 4) == 0)) {
       span_at(i)->length = 1 + (uint32_t)random_size(&random, (1u << TLSF_LENGTH_BITS) - 2);
-      tlsf_insert(&tlsf, span_at(i));
+      tlsf_insert(&tlsf, tlsf_list_of(span_at(i)->length), span_at(i));
       is_free[i] = true;
     } else if (is_free[i] && random_below(&random, 2)) {
       tlsf_remove(&tlsf, span_at(i));
       is_free[i] = false;
     } else {
       uint32_t length = 1 + (uint32_t)random_size(&random, (1u << TLSF_LENGTH_BITS) - 2);
-      struct span *taken = tlsf_take(&tlsf, length);
+      struct span *taken = tlsf_take(&tlsf, tlsf_list_for(length), TLSF_WORDS);
       check_taken(taken, length);
       if (taken) is_free[span_index(taken)] = false;
+      struct span *longest = tlsf_longest(&tlsf, 0, TLSF_WORDS);
+      for (uint32_t j = 1; j <= SPANS; j++)
+        if (is_free[j]) CHECK(tlsf_list_of(span_at(j)->length) <= tlsf_list_of(longest->length));
     }
     if (step % 100 == 0) check_lists();
   }
   for (uint32_t i = 1; i <= SPANS; i++)
     if (is_free[i]) tlsf_remove(&tlsf, span_at(i)), is_free[i] = false;
   check_lists();
-  CHECK_EQUAL(tlsf.first, 0);
-  CHECK(!tlsf_take(&tlsf, 1));
+  CHECK(!tlsf_take(&tlsf, tlsf_list_for(1), TLSF_WORDS));
+  CHECK(!tlsf_longest(&tlsf, 0, TLSF_WORDS));
 }
