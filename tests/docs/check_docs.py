@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SECONDS = 60
 LEFT_OUT_OF_COPY = shutil.ignore_patterns("build*", ".git", ".venv", "__pycache__", ".*_cache")
-TOP_FOLDERS = ("src", "include", "tests", "fuzz", "lab", "tools", "docs", "cmake", "examples", ".ci")
+TOP_FOLDERS = ("src", "include", "algorithms", "tests", "fuzz", "lab", "tools", "docs", "cmake", "examples", ".ci")
 
 
 @dataclass(frozen=True)

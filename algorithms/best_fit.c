@@ -1,0 +1,60 @@
+// Best fit: the smallest free block that is large enough, the last freed of equals (comparison of 2006, section 2:
+// 'goes further to select the block which best fits'). It looks at the whole list, unless a block fits exactly.
+#include "best_fit.h"
+
+#include "area_size.h"
+#include "free_list.h"
+
+struct heap {
+  struct area area;
+  struct block list;  // all free blocks
+};
+
+static inline void policy_insert(struct heap *heap, struct block *b) { free_list_insert(&heap->list, b); }
+static inline void policy_insert_rest(struct heap *heap, struct block *b) { policy_insert(heap, b); }
+static inline void policy_remove(struct heap *heap, struct block *b) { (void)heap, free_list_remove(b); }
+
+// O(free blocks).
+static inline struct block *policy_find(struct heap *heap, size_t size) {
+  struct block *best = NULL;
+  size_t best_size = SIZE_MAX;
+  for (struct block *b = heap->list.next; b != &heap->list; b = b->next) {
+    size_t found = block_size(b);
+    if (found < size || found >= best_size) continue;
+    best = b;
+    best_size = found;
+    if (found == size) break;
+  }
+  return best;
+}
+
+static inline const char *policy_check(const struct heap *heap, size_t free_blocks, size_t cached_blocks) {
+  (void)cached_blocks;
+  const char *wrong = free_list_check(&heap->area, &heap->list, &free_blocks);
+  return wrong ? wrong : free_blocks ? "a free block is not in the list" : NULL;
+}
+
+#include "boundary_tag.h"
+
+static void prepare(struct heap *heap) { free_list_init(&heap->list); }
+static void *heap_init(void *memory, size_t bytes) { return tag_init(memory, bytes, prepare); }
+static void *heap_malloc(void *heap, size_t size) { return tag_malloc(heap, size); }
+static bool heap_free(void *heap, void *block) { return tag_free(heap, block); }
+static size_t heap_area_size(size_t live, size_t largest) {
+  return area_size_coalescing(live, largest, sizeof(struct heap), area_size_fails_below_itself);
+}
+
+const struct algorithm algorithm_best_fit = {
+    "best-fit",
+    "best fit: the smallest block that suffices of one list, last freed first (comparison of 2006, section 2)",
+    "malloc O(free blocks), that is at most O(area / (2 * smallest block)); free O(1)",
+    heap_init,
+    heap_malloc,
+    heap_free,
+    heap_realloc,
+    heap_aligned_alloc,
+    heap_usable_size,
+    heap_check,
+    heap_usage,
+    heap_area_size,
+};
