@@ -75,7 +75,14 @@ struct rtm_stats {
   uint64_t system_calls;  /* made by the allocator since the start (count) */
 };
 /* Fills `stats`. Figures of other threads' heaps may be a few operations old. O(heaps). */
+#ifdef __cplusplus /* the function has the structure's name, as stat has: no reason to warn of it */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 RTM_API void rtm_stats(struct rtm_stats *stats);
+#ifdef __cplusplus
+#pragma GCC diagnostic pop
+#endif
 
 /* Checks every invariant of the calling thread's heap. NULL if all hold, else a sentence that names the one that does
  * not. Linear in the heap. */

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the core and its unit tests with sanitizers, in build-<name>, and runs them in their short forms.
+# Builds the core and its unit tests with sanitizers (thread: the C++ pools and pointers too), in build-<name>, and runs
+# them in their short forms.
 #   tests/sanitizers.sh 'address;undefined'
 #   tests/sanitizers.sh thread
 # CC and CXX choose the compiler; RTM_TEST_OPERATIONS the length of the random tests.
@@ -16,4 +17,4 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1}"
 cmake -S . -B "$build" -DRTM_SANITIZE="$1" -DRTM_LOADS=OFF -DRTM_OVERRIDE=OFF
 cmake --build "$build" -j "$(nproc)"
-ctest --test-dir "$build" -L unit --output-on-failure
+ctest --test-dir "$build" -L 'unit|cxx' --output-on-failure

@@ -24,6 +24,10 @@ cmake -S "$here/consumer-cmake" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -
 echo "== pkg-config rtmalloc"
 "$here/consumer-pkgconfig/build.sh" "$prefix" "$work/pkgconfig"
 
+echo "== the C++ headers"
+(cd "$prefix/include" && printf '#include <%s>\n' rtmalloc/*.hpp) >"$work/headers.cpp"
+"${CXX:-c++}" -std=c++17 -I"$prefix/include" -fsyntax-only "$work/headers.cpp"
+
 echo "== librtmalloc-override.o, linked first"
 "$CC" -fno-builtin -o "$work/overridden" "$build/librtmalloc-override.o" "$here/consumer-override/overridden.c" -lpthread -ldl
 "$work/overridden"
