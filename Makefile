@@ -13,9 +13,9 @@ all:
 setup:
 	tools/setup-debian $(SETUP)
 
-.venv/installed: lab/pyproject.toml
+.venv/installed: lab/pyproject.toml tools/rtmalloc/pyproject.toml
 	python3 -m venv .venv
-	.venv/bin/pip install --quiet --editable 'lab[test]'
+	.venv/bin/pip install --quiet --editable 'lab[test]' --editable 'tools/rtmalloc[test]'
 	touch $@
 lab: .venv/installed
 

@@ -1,0 +1,100 @@
+"""One x86-64 instruction at a time, as far as control flow is concerned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import capstone
+from capstone import x86_const as x86
+
+from rtmalloc_tools.bound.binary import Binary
+
+LONGEST = 15  # bytes of an x86-64 instruction
+
+
+class Kind(Enum):
+    PLAIN = "plain"
+    BRANCH = "branch"  # conditional
+    JUMP = "jump"
+    CALL = "call"
+    RETURN = "return"
+    TRAP = "trap"  # ends the program
+    SYSCALL = "syscall"
+    REPEAT = "repeat"  # a string instruction with a rep prefix: a loop in itself
+    UNKNOWN = "unknown"  # no code, or an instruction that may do anything
+
+
+@dataclass(frozen=True)
+class Instruction:
+    address: int
+    size: int
+    text: str
+    kind: Kind
+    target: int | None = None  # of a direct jump or call
+    slot: int | None = None  # of an indirect one: the address of the word that it reads, if it is a constant
+
+    @property
+    def following(self) -> int:
+        return self.address + self.size
+
+
+TRAPS = {"ud2", "hlt", "int3", "ud0", "ud1"}
+SYSTEM = {"syscall", "sysenter", "int"}
+DANGEROUS = {"sysret", "sysexit", "iret", "iretq", "iretd", "retf", "retfq", "lcall", "ljmp", "xbegin"}
+# Control transfers that every flow analysis of compiled C has to refuse: they leave for the kernel or another segment.
+
+
+class Decoder:
+    """Decodes where control flow leads, not what lies side by side; each address once."""
+
+    def __init__(self, binary: Binary) -> None:
+        self.binary = binary
+        self.engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        self.engine.detail = True
+        self.engine.syntax = capstone.CS_OPT_SYNTAX_ATT
+        self.known: dict[int, Instruction] = {}
+
+    def at(self, address: int) -> Instruction:
+        if address not in self.known:
+            self.known[address] = self.decode(address)
+        return self.known[address]
+
+    def decode(self, address: int) -> Instruction:
+        raw = self.binary.bytes_at(address, LONGEST)
+        for decoded in self.engine.disasm(raw, address, 1):
+            return classify(decoded)
+        return Instruction(address, 1, "(no code)", Kind.UNKNOWN)
+
+
+def classify(decoded: capstone.CsInsn) -> Instruction:
+    text = f"{decoded.mnemonic} {decoded.op_str}".strip()
+    kind = kind_of(decoded)
+    target = slot = None
+    if kind in (Kind.BRANCH, Kind.JUMP, Kind.CALL):
+        operand = decoded.operands[-1]
+        if operand.type == x86.X86_OP_IMM:
+            target = operand.imm
+        elif operand.type == x86.X86_OP_MEM and operand.mem.base == x86.X86_REG_RIP and not operand.mem.index:
+            slot = decoded.address + decoded.size + operand.mem.disp
+    return Instruction(decoded.address, decoded.size, text, kind, target, slot)
+
+
+def kind_of(decoded: capstone.CsInsn) -> Kind:
+    words = decoded.mnemonic.split()
+    last = words[-1]
+    if last in DANGEROUS:
+        return Kind.UNKNOWN
+    if last in SYSTEM:
+        return Kind.SYSCALL
+    if last in TRAPS:
+        return Kind.TRAP
+    if decoded.group(capstone.CS_GRP_RET):
+        return Kind.RETURN
+    if decoded.group(capstone.CS_GRP_CALL):
+        return Kind.CALL
+    if decoded.group(capstone.CS_GRP_JUMP):
+        return Kind.JUMP if decoded.id == x86.X86_INS_JMP else Kind.BRANCH
+    if words[0].startswith("rep") and len(words) > 1:
+        return Kind.REPEAT
+    return Kind.PLAIN

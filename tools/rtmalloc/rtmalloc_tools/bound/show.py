@@ -1,0 +1,160 @@
+"""The certificate on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rtmalloc_tools.bound.certificate import Certificate, Entry
+from rtmalloc_tools.bound.listing import Line
+
+SHARES_SHOWN = 12
+COLOURS = {"ok": "green", "loose": "yellow"}
+WORDS = {
+    "exit": "Exits: a path ends there",
+    "linear": "Linear: run, counted apart",
+    "outside": "Outside: run, not in the bound",
+}
+
+
+def number(value: int | float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def rows_table(certificate: Certificate) -> Table:
+    table = Table(title="Most instructions of one operation", title_justify="left")
+    for heading in ("mode", "operation", "kind"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("proven", "observed", "ratio", "limit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for row in certificate.rows:
+        colour = COLOURS.get(row.verdict, "red")
+        table.add_row(
+            row.mode,
+            row.operation,
+            row.kind,
+            number(row.proven),
+            number(row.observed),
+            number(row.ratio),
+            number(row.limit),
+            f"[{colour}]{verdict_words(row)}[/]",
+        )
+    return table
+
+
+def verdict_words(row: Entry) -> str:
+    match row.verdict:
+        case "loose":
+            return f"loose: ratio above {row.ratio_most:g}"
+        case "refused":
+            return f"REFUSED: {len(row.problems)} problem{'s' if len(row.problems) > 1 else ''}, below"
+        case "below observed":
+            return "WRONG: more was observed"
+        case "over limit":
+            return "OVER the limit"
+        case "ok" if row.limit is None:
+            return "no limit"
+    return row.verdict
+
+
+def reasons_table(certificate: Certificate) -> Table:
+    """Each function left out, once for each reason, with the rows that meet it."""
+    table = Table(title="What is not counted, and why", title_justify="left")
+    for heading in ("how", "function", "why", "rows"):
+        table.add_column(heading, overflow="fold")
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in certificate.rows:
+        for left in row.left:
+            found.setdefault((left.how, left.name, left.reason), []).append(row.name)
+    order = list(WORDS)
+    for (how, name, reason), rows in sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])):
+        shown = in_short(rows, len(certificate.rows))
+        table.add_row(how, name, Text(reason), shown)
+    return table
+
+
+def in_short(rows: list[str], of: int) -> str:
+    """Which rows; JSON and the page name them all."""
+    return f"all {of}" if len(rows) == of else ", ".join(rows) if len(rows) <= 2 else f"{len(rows)} of {of}"
+
+
+def loops_table(certificate: Certificate) -> Table | None:
+    found = {
+        (loop.function, loop.source, loop.most, loop.linear, loop.reason)
+        for row in certificate.rows
+        for loop in row.loops
+    }
+    if not found:
+        return None
+    table = Table(title="Declared loops", title_justify="left")
+    for heading in ("function", "source", "charged", "why"):
+        table.add_column(heading, overflow="fold")
+    for function, source, most, linear, reason in sorted(found):
+        table.add_row(function, source, "1, linear" if linear else str(most), Text(reason))
+    return table
+
+
+def show(certificate: Certificate, console: Console) -> None:
+    facts = certificate.library
+    console.print(
+        f"{facts['path']}  build-id {facts['build_id'][:16]}  {facts['compiler']}", markup=False, highlight=False
+    )
+    console.print(rows_table(certificate))
+    console.print(reasons_table(certificate))
+    loops = loops_table(certificate)
+    if loops:
+        console.print(loops)
+    show_memory(certificate, console)
+    show_problems(certificate.rows, console)
+
+
+def show_memory(certificate: Certificate, console: Console) -> None:
+    if certificate.memory is None:
+        return
+    table = Table(title=f"Most memory, by {certificate.memory['profile']}", title_justify="left")
+    table.add_column("mode")
+    table.add_column("bytes", justify="right")
+    table.add_column("what it is")
+    for mode in ("pag", "seg"):
+        figure = certificate.memory[mode]
+        table.add_row(mode, f"{figure['bytes']:,}", figure["meaning"])
+    console.print(table)
+
+
+def show_problems(rows: Sequence[Entry], console: Console) -> None:
+    """Each problem once, with the rows that meet it."""
+    meeting: dict[str, list[str]] = {}
+    for row in rows:
+        for problem in row.problems:
+            meeting.setdefault(problem.text, []).append(f"  by {row.name}: {problem.way}")
+        if row.verdict == "below observed":
+            text = f"WRONG {row.name}: {row.observed} instructions were observed, {row.proven} are proven: a hole in it"
+            console.print(text, markup=False, style="red", highlight=False, soft_wrap=True)
+    for problem_text, ways in meeting.items():
+        console.print(f"REFUSED: {problem_text}", markup=False, style="red", highlight=False, soft_wrap=True)
+        more = [f"  and by {len(ways) - 2} more rows"] if len(ways) > 2 else []
+        for way in [*ways[:2], *more]:
+            console.print(way, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_path(name: str, lines: Iterable[Line], console: Console) -> None:
+    console.print(f"The longest path of {name}:", markup=False)
+    executed = 0
+    share: dict[str, int] = {}
+    for line in lines:
+        executed += line.times
+        indent = "  " * line.depth
+        if not line.address:
+            console.print(f"{executed:>6}        {indent}-- {line.text}", markup=False, highlight=False, soft_wrap=True)
+            continue
+        times = f"x{line.times}" if line.times > 1 else ""
+        share[line.function] = share.get(line.function, 0) + line.times
+        text = f"{executed:>6} {times:>5}  {indent}{line.address:x}  {line.text:<44} {line.function}  {line.source}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print("Where they are:")
+    for function, count in sorted(share.items(), key=lambda item: -item[1])[:SHARES_SHOWN]:
+        console.print(f"{count:>6}  {function}", markup=False, highlight=False)

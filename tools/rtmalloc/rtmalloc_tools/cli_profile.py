@@ -1,0 +1,69 @@
+"""`rtmalloc profile`: one function per subcommand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rtmalloc_tools.mistakes import Mistake
+from rtmalloc_tools.profile import show as tables
+from rtmalloc_tools.profile.combine import compare
+from rtmalloc_tools.profile.combine import merge as merge_profiles
+from rtmalloc_tools.profile.profile_format import read_profile, write_profile
+from rtmalloc_tools.suggestions import SuggestingGroup
+
+app = typer.Typer(help="Look at profiles, merge, compare and check them.", no_args_is_help=True, cls=SuggestingGroup)
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Profiles.")]
+
+
+@app.command()
+def show(files: Files) -> None:
+    """Print what each profile holds: blocks by size, pages, spans, and the figures of equations 2 and 3."""
+    console = Console()
+    for path in files:
+        tables.show(read_profile(path), str(path), console)
+
+
+@app.command()
+def merge(
+    files: Files,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the merged profile goes.")],
+) -> None:
+    """Merge profiles: the maximum of each thread's each field."""
+    profiles = [read_profile(path) for path in files]
+    merged = merge_profiles(profiles, [str(path) for path in files])
+    write_profile(out, merged)
+    Console().print(f"{out}: {len(merged.records)} records of {len(files)} profiles.", markup=False, highlight=False)
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(help="A profile.")],
+    after: Annotated[Path, typer.Argument(help="Another one.")],
+) -> None:
+    """Show what grew and what shrank from one profile to another."""
+    changes = compare(read_profile(before), read_profile(after), (str(before), str(after)))
+    if changes:
+        Console().print(tables.changes_table(changes, str(before), str(after)))
+    else:
+        Console().print(f"{before} and {after} hold the same peaks.", markup=False, highlight=False)
+
+
+@app.command()
+def check(files: Files) -> None:
+    """Say of each file whether it is a whole, undamaged profile; exit status 1 if one is not."""
+    good = True
+    console = Console()
+    for path in files:
+        try:
+            profile = read_profile(path)
+            text = f"{path}: good: {len(profile.records)} records, runs {profile.runs}, build {profile.build:#x}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        except Mistake as mistake:
+            good = False
+            console.print(f"BAD {mistake}", markup=False, highlight=False, style="red", soft_wrap=True)
+    raise typer.Exit(0 if good else 1)

@@ -1,0 +1,59 @@
+"""Files are written whole or not at all, and each failure names the file and the reason."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from rtmalloc_tools.mistakes import Mistake, reason_of
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except IsADirectoryError:
+        raise Mistake(f"{path}: is a directory, not a {what}.") from None
+    except OSError as error:
+        raise Mistake(f"{path}: the {what} cannot be read: {reason_of(error)}.") from None
+
+
+def default_mode() -> int:
+    """What a file made by open() would get."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def write_whole(path: Path, contents: bytes, what: str) -> None:
+    """A temporary file beside the target, flushed to the disk, then renamed over it."""
+    if path.is_dir():
+        raise Mistake(f"{path}: is a directory; the {what} cannot be written there. Give a file name.")
+    temporary: str | None = None
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else default_mode()
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        temporary = None
+        flush_folder(path.parent)
+    except OSError as error:
+        raise Mistake(f"{path}: the {what} cannot be written: {reason_of(error)}.") from None
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def flush_folder(folder: Path) -> None:
+    """The rename itself reaches the disk; some file systems do not offer this."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

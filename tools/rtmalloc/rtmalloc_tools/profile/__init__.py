@@ -1,0 +1,1 @@
+"""`rtmalloc profile`: reading, showing, merging and comparing profiles."""

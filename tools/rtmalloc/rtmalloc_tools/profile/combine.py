@@ -1,0 +1,87 @@
+"""Profiles beside each other: merged by maximum, and compared field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rtmalloc_tools.mistakes import Mistake
+from rtmalloc_tools.profile.profile_format import Profile, Record
+from rtmalloc_tools.profile.size_classes import PAGE_KINDS, block_size
+
+
+def same_build(profiles: Sequence[Profile], names: Sequence[str]) -> None:
+    """Profiles of allocators with another geometry do not count the same things."""
+    for profile, name in zip(profiles[1:], names[1:], strict=True):
+        if profile.build != profiles[0].build:
+            raise Mistake(
+                f"{name}: was recorded by another build of the allocator ({profile.build:#x}) than {names[0]} "
+                f"({profiles[0].build:#x}). Record both with one library."
+            )
+        if profile.bins != profiles[0].bins:
+            raise Mistake(f"{name}: has {profile.bins} bins, and {names[0]} has {profiles[0].bins}.")
+
+
+def merge(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
+    """The maximum of each thread's each field; also of `runs`, so that merging a file with itself changes nothing."""
+    same_build(profiles, names)
+    found: dict[object, Record] = {}
+    for profile in profiles:
+        for record in profile.records:
+            known = found.get(record.key)
+            found[record.key] = maximum(known, record) if known else record
+    records = sorted(found.values(), key=lambda record: record.key)
+    return Profile(profiles[0].build, profiles[0].bins, max(p.runs for p in profiles), tuple(records))
+
+
+def maximum(a: Record, b: Record) -> Record:
+    pages = [max(pair) for pair in zip(a.pages, b.pages, strict=True)]
+    return replace(
+        a,
+        blocks=tuple(max(pair) for pair in zip(a.blocks, b.blocks, strict=True)),
+        pages=(pages[0], pages[1], pages[2], pages[3]),
+        span_granules=max(a.span_granules, b.span_granules),
+        span_largest=max(a.span_largest, b.span_largest),
+        threads_peak=max(a.threads_peak, b.threads_peak),
+    )
+
+
+@dataclass(frozen=True)
+class Change:
+    thread: str
+    what: str
+    before: int
+    after: int
+
+
+def fields(record: Record) -> Iterator[tuple[str, int]]:
+    for number, count in enumerate(record.blocks):
+        yield f"blocks of {block_size(number)}", count
+    for (name, _), count in zip(PAGE_KINDS, record.pages, strict=False):
+        yield f"{name} pages", count
+    yield "granules in spans", record.span_granules
+    yield "largest span, granules", record.span_largest
+    yield "threads alive", record.threads_peak
+
+
+def compare(a: Profile, b: Profile, names: Sequence[str]) -> list[Change]:
+    """What differs between two profiles; a thread that one of them lacks counts as zeros there."""
+    same_build((a, b), names)
+    before, after = {r.key: r for r in a.records}, {r.key: r for r in b.records}
+    changes: list[Change] = []
+    for key in sorted({*before, *after}):
+        record = before.get(key) or after[key]
+        old = dict(fields(before[key])) if key in before else {}
+        new = dict(fields(after[key])) if key in after else {}
+        for what in old or new:
+            if old.get(what, 0) != new.get(what, 0):
+                changes.append(Change(record.name, what, old.get(what, 0), new.get(what, 0)))
+        if (key in before) != (key in after) and not any(old.values()) and not any(new.values()):
+            changes.append(Change(record.name, "thread", int(key in before), int(key in after)))
+    return changes
+
+
+def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change]:
+    """The fields in which `grown` exceeds `known` by more than the headroom (0.05: 5 %)."""
+    changes = compare(known, grown, ("before", "after"))
+    return [change for change in changes if change.after > change.before * (1 + headroom)]

@@ -1,0 +1,186 @@
+"""The binary profile: layout, reader, writer. docs of the project describe the same layout for the C side.
+
+Little endian. A header of 64 bytes, then one record for each thread, and one with `*` as module for the whole process.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtmalloc_tools.files import read_bytes, write_whole
+from rtmalloc_tools.mistakes import Mistake
+
+MAGIC = b"RTMPROF\n"
+VERSION = 1
+HEADER = struct.Struct(
+    "<8sIIQIIIIQQQ"
+)  # magic version header_bytes build threads record_bytes bins runs bytes 0 checksum
+HEADER_BYTES = 64
+CHECKSUM_AT = 56
+FIXED = struct.Struct("<56sQII")  # module, offset, index, flags
+TAIL_WORDS = 8  # pages[4], span_granules, span_largest, threads_peak, reserved
+PAGE_KINDS = 4
+MODULE_BYTES = 56
+BINS_LEAST, BINS_MOST = 73, 4096
+WHOLE_PROCESS = 1
+PROCESS_MODULE = "*"
+assert HEADER.size == HEADER_BYTES and FIXED.size == 72
+
+Key = tuple[bool, str, int, int]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Peaks of one thread, known by its start routine and its index among the live threads of that routine."""
+
+    module: str  # basename of the ELF file that has the start routine; "": the main thread; "*": the whole process
+    offset: int
+    index: int
+    process: bool
+    blocks: tuple[int, ...]  # per bin
+    pages: tuple[int, int, int, int]  # per page kind; the last is not used
+    span_granules: int
+    span_largest: int
+    threads_peak: int
+
+    @property
+    def key(self) -> Key:
+        return not self.process, self.module, self.offset, self.index
+
+    @property
+    def name(self) -> str:
+        if self.process:
+            return "whole process"
+        return f"{self.module}+{self.offset:#x} #{self.index}" if self.module else f"main thread #{self.index}"
+
+
+@dataclass(frozen=True)
+class Profile:
+    build: int
+    bins: int
+    runs: int
+    records: tuple[Record, ...]  # sorted by key; no key twice
+
+
+class BadProfile(Mistake):
+    """A file that is not a whole, undamaged profile of this version."""
+
+
+def checksum(contents: bytes) -> int:
+    """FNV-1a, 64 bits, with the checksum's own bytes taken as zero."""
+    value = 0xCBF29CE484222325
+    for byte in contents[:CHECKSUM_AT] + bytes(8) + contents[CHECKSUM_AT + 8 :]:
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def record_bytes(bins: int) -> int:
+    return FIXED.size + 4 * bins + 4 * TAIL_WORDS
+
+
+def encode(profile: Profile) -> bytes:
+    size = record_bytes(profile.bins)
+    total = HEADER_BYTES + size * len(profile.records)
+    fields = (
+        MAGIC,
+        VERSION,
+        HEADER_BYTES,
+        profile.build,
+        len(profile.records),
+        size,
+        profile.bins,
+        profile.runs,
+        total,
+        0,
+    )
+    body = b"".join(encode_record(record, profile.bins) for record in sorted(profile.records, key=lambda r: r.key))
+    contents = HEADER.pack(*fields, 0) + body
+    return HEADER.pack(*fields, checksum(contents)) + body
+
+
+def encode_record(record: Record, bins: int) -> bytes:
+    flags = WHOLE_PROCESS if record.process else 0
+    fixed = FIXED.pack(record.module.encode(), record.offset, record.index, flags)
+    words = (*record.blocks, *record.pages, record.span_granules, record.span_largest, record.threads_peak, 0)
+    return fixed + struct.pack(f"<{bins + TAIL_WORDS}I", *words)
+
+
+def decode(contents: bytes, name: str) -> Profile:
+    """The profile in `contents`, or BadProfile with `name` and the reason."""
+
+    def bad(reason: str) -> BadProfile:
+        return BadProfile(f"{name}: {reason}")
+
+    if not contents:
+        raise bad("the file is empty.")
+    if contents[: len(MAGIC)] != MAGIC[: len(contents)]:
+        raise bad(f"is not a profile: it begins with {contents[:8]!r}, not {MAGIC!r}.")
+    if len(contents) < HEADER_BYTES:
+        raise bad(f"is truncated: {len(contents)} bytes, less than the header's {HEADER_BYTES}.")
+    _, version, header, build, threads, size, bins, runs, total, reserved, stated = HEADER.unpack_from(contents)
+    if version != VERSION:
+        raise bad(f"has format version {version}; this rtmalloc reads version {VERSION}. Record it again.")
+    if len(contents) != total:
+        what = "is truncated" if len(contents) < total else "has bytes behind its end"
+        raise bad(f"{what}: {len(contents)} bytes, and its header says {total}.")
+    if checksum(contents) != stated:
+        raise bad("is damaged: its checksum does not fit its contents.")
+    # The sum fits: what is wrong from here on was written wrong.
+    if header != HEADER_BYTES or reserved:
+        raise bad(
+            f"has a header of {header} bytes and {reserved} in its reserved field; expected {HEADER_BYTES} and 0."
+        )
+    if not BINS_LEAST <= bins <= BINS_MOST or size != record_bytes(bins):
+        raise bad(f"has {bins} bins in records of {size} bytes; expected {BINS_LEAST} to {BINS_MOST} bins.")
+    if HEADER_BYTES + threads * size != total:
+        raise bad(f"has {threads} records of {size} bytes, which do not make its {total} bytes.")
+    records = [decode_record(contents, HEADER_BYTES + at * size, bins, Complaint(name, at)) for at in range(threads)]
+    return Profile(build, bins, runs, unique(records, name))
+
+
+class Complaint:
+    """Says which record of which file is wrong."""
+
+    def __init__(self, name: str, at: int) -> None:
+        self.name, self.at = name, at
+
+    def __call__(self, reason: str) -> BadProfile:
+        return BadProfile(f"{self.name}: record {self.at}: {reason}")
+
+
+def decode_record(contents: bytes, at: int, bins: int, bad: Complaint) -> Record:
+    raw, offset, index, flags = FIXED.unpack_from(contents, at)
+    words = struct.unpack_from(f"<{bins + TAIL_WORDS}I", contents, at + FIXED.size)
+    text = raw.rstrip(b"\0")
+    if b"\0" in text or len(text) == MODULE_BYTES:
+        raise bad("the module's name is not padded with zeros.")
+    try:
+        module = text.decode()
+    except UnicodeDecodeError:
+        raise bad(f"the module's name {text!r} is not UTF-8.") from None
+    if flags & ~WHOLE_PROCESS or bool(flags & WHOLE_PROCESS) != (module == PROCESS_MODULE):
+        raise bad(f"has flags {flags:#x} and module '{module}'; bit 0 goes with '*', no other bit is known.")
+    if words[0] or words[-1]:
+        raise bad("has a count in bin 0 or in its reserved field.")
+    blocks, tail = words[:bins], words[bins:]
+    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2], tail[3]), *tail[4:7])
+
+
+def unique(records: Iterable[Record], name: str) -> tuple[Record, ...]:
+    found: dict[Key, Record] = {}
+    for record in records:
+        if record.key in found:
+            raise BadProfile(f"{name}: has two records for {record.name}.")
+        found[record.key] = record
+    return tuple(found[key] for key in sorted(found))
+
+
+def read_profile(path: Path) -> Profile:
+    return decode(read_bytes(path, "profile"), str(path))
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    write_whole(path, encode(profile), "profile")

@@ -1,0 +1,1 @@
+"""`rtmalloc run` and `rtmalloc record`: programs on the allocator."""

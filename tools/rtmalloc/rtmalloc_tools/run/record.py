@@ -1,0 +1,188 @@
+"""`rtmalloc record`: runs a program with RTMALLOC_RECORD, once or until its profile is stable."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from rtmalloc_tools.mistakes import Mistake, reason_of
+from rtmalloc_tools.profile.combine import merge
+from rtmalloc_tools.profile.profile_format import Profile, read_profile, write_profile
+from rtmalloc_tools.run import coverage
+from rtmalloc_tools.run.coverage import Coverage
+from rtmalloc_tools.run.stability import Progress, after_run
+from rtmalloc_tools.run.start import check_preload, environment
+
+GAVE_UP = 3
+"""Exit status where the profile was not stable at the limit."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    command: Sequence[str]
+    library: Path
+    out: Path
+    until_stable: bool = False
+    runs: int = 3
+    limit: int = 20
+    headroom: float = 0.05
+    coverage: Path | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    number: int
+    progress: Progress
+    records: int
+    coverage: Coverage | None = field(default=None)
+
+
+def share(text: str) -> float:
+    """'5%' or '0.05' as a fraction."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
+    if not found:
+        raise Mistake(f"Headroom '{text}' is not understood; expected a share such as 5% or 0.05.")
+    value = float(found[1]) / (100 if found[2] else 1)
+    if value > 1:
+        raise Mistake(f"Headroom '{text}' is more than the profile itself; expected a share such as 5% or 0.05.")
+    return value
+
+
+def record(plan: Plan, console: Console) -> int:
+    """The exit status: the program's where it fails, GAVE_UP at the limit, else 0."""
+    if plan.until_stable and plan.limit < plan.runs:
+        raise Mistake(f"--limit {plan.limit} is less than the {plan.runs} runs in a row that --runs asks for.")
+    check_preload(plan.command[0])
+    check_output(plan.out)
+    if plan.coverage:
+        coverage.measure(plan.coverage)  # complains before the first run
+    known = read_profile(plan.out) if plan.out.exists() else None
+    progress, rounds = Progress(known), []
+    for number in range(1, (plan.limit if plan.until_stable else 1) + 1):
+        status = run_once(plan)
+        if status:
+            console.print(f"Run {number}: {in_words(status)}.", markup=False, highlight=False, style="red")
+            return status
+        known = merged(plan, known)
+        progress = after_run(progress, known, plan.headroom)
+        reached = coverage.measure(plan.coverage) if plan.coverage else None
+        rounds.append(Round(number, progress, len(known.records), reached))
+        console.print(round_line(rounds, plan), markup=False, highlight=False, soft_wrap=True)
+        if plan.until_stable and progress.streak >= plan.runs:
+            break
+    if plan.coverage:
+        console.print(rounds_table(rounds))
+    return conclude(plan, rounds, console)
+
+
+def check_output(out: Path) -> None:
+    """Says before a long run that its profile would have nowhere to go."""
+    if out.is_dir():
+        raise Mistake(f"{out}: is a directory; the profile cannot be written there. Give a file name.")
+    if not out.absolute().parent.is_dir():
+        raise Mistake(f"{out}: its folder {out.absolute().parent} does not exist.")
+    if not os.access(out.absolute().parent, os.W_OK):
+        raise Mistake(f"{out}: the profile cannot be written: permission denied.")
+
+
+def run_once(plan: Plan) -> int:
+    """The program's exit status, as a shell gives it; complains if it left no profile."""
+    before = identity(plan.out)
+    values = {"RTMALLOC_RECORD": str(plan.out.absolute())}
+    try:
+        done = subprocess.run(list(plan.command), env=environment(plan.library, values, os.environ), check=False)
+    except OSError as error:
+        raise Mistake(f"{plan.command[0]}: cannot be started: {reason_of(error)}.") from None
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    if not status and identity(plan.out) in (None, before):
+        raise Mistake(
+            f"{plan.out}: {plan.command[0]} ended well but wrote no profile. Does {plan.library} record, and does the "
+            "program end by exit (not _exit)?"
+        )
+    return status
+
+
+def identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_ino, state.st_mtime_ns, state.st_size
+
+
+def merged(plan: Plan, known: Profile | None) -> Profile:
+    """The library merges with what is there; a profile that it started afresh is merged here."""
+    profile = read_profile(plan.out)
+    if known is None:
+        return profile
+    both = merge([known, profile], [f"{plan.out} (before the run)", str(plan.out)])
+    if both != profile:
+        write_profile(plan.out, both)
+    return both
+
+
+def in_words(status: int) -> str:
+    return (
+        f"the program was ended by signal {status - 128}"
+        if status > 128
+        else f"the program failed with exit status {status}"
+    )
+
+
+def round_line(rounds: Sequence[Round], plan: Plan) -> str:
+    last = rounds[-1]
+    text = f"Run {last.number}: {last.records} records"
+    if plan.until_stable:
+        grown = (
+            f"{last.progress.grown} peaks grew beyond the headroom" if last.progress.grown else "within the headroom"
+        )
+        first = last.progress.streak == 0 and not last.progress.grown
+        text += "; the first profile" if first else f"; {grown}; {last.progress.streak} of {plan.runs} runs in a row"
+    if last.coverage:
+        text += f"; branches {coverage.share(last.coverage.branches_taken, last.coverage.branches)}"
+    return text
+
+
+def rounds_table(rounds: Sequence[Round]) -> Table:
+    """Fig. 7 of the paper as a table: run, profile, coverage, again."""
+    table = Table(title="Coverage and profile, run by run", title_justify="left")
+    for heading in ("run", "branches taken", "new", "lines run", "peaks grown", "runs in a row"):
+        table.add_column(heading, justify="right")
+    before = 0
+    for entry in rounds:
+        reached = entry.coverage
+        if reached is None:
+            continue
+        taken, lines = (
+            coverage.share(reached.branches_taken, reached.branches),
+            coverage.share(reached.lines_run, reached.lines),
+        )
+        new, before = reached.branches_taken - before, reached.branches_taken
+        table.add_row(
+            str(entry.number), taken, f"{new:+}", lines, str(entry.progress.grown), str(entry.progress.streak)
+        )
+    return table
+
+
+def conclude(plan: Plan, rounds: Sequence[Round], console: Console) -> int:
+    if not plan.until_stable:
+        console.print(f"{plan.out}: recorded.", markup=False, highlight=False)
+        return 0
+    last = rounds[-1].progress
+    if last.streak >= plan.runs:
+        text = f"{plan.out}: stable after {len(rounds)} runs: within {plan.headroom:.0%} for {plan.runs} runs in a row."
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        return 0
+    text = (
+        f"{plan.out}: NOT stable after {plan.limit} runs, the limit: {last.streak} of {plan.runs} runs in a row stayed "
+        f"within {plan.headroom:.0%}. Give more runs (--limit), more --headroom, or runs that reach more of it."
+    )
+    console.print(text, markup=False, highlight=False, style="red", soft_wrap=True)
+    return GAVE_UP

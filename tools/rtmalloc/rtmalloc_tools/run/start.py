@@ -1,0 +1,66 @@
+"""`rtmalloc run`: the environment that the library reads, and the program in place of this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from rtmalloc_tools.bound.rows import MODES
+from rtmalloc_tools.check.program import inspect
+from rtmalloc_tools.mistakes import Mistake, reason_of, unknown_name
+from rtmalloc_tools.profile.profile_format import read_profile
+
+ON_MISS = ("count", "report", "abort", "null")
+
+
+def settings(
+    mode: str | None, profile: Path | None, seal: bool, on_miss: str | None, report: Path | None
+) -> dict[str, str]:
+    """RTMALLOC_* for the options that were given, checked against each other."""
+    if mode is not None and mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    if on_miss is not None and on_miss not in ON_MISS:
+        raise unknown_name("--on-miss", on_miss, ON_MISS)
+    if seal and mode not in ("seg", "pag"):
+        given = f"mode {mode}" if mode else "no mode"
+        raise Mistake(f"--seal was given with {given}: only seg and pag can be sealed. Add --mode seg or --mode pag.")
+    if profile is not None:
+        read_profile(profile)  # complains about a file that is none
+    values = {
+        "RTMALLOC_MODE": mode,
+        "RTMALLOC_PROFILE": str(profile.absolute()) if profile else None,
+        "RTMALLOC_SEAL": "1" if seal else None,
+        "RTMALLOC_ON_MISS": on_miss,
+        "RTMALLOC_REPORT": str(report.absolute()) if report else None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def environment(library: Path, values: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
+    """`base` with the library in front of whatever is preloaded already."""
+    if any(mark in str(library) for mark in " :"):
+        raise Mistake(f"{library}: LD_PRELOAD cannot name a path with a space or colon. Put the library elsewhere.")
+    before = [entry for entry in base.get("LD_PRELOAD", "").replace(":", " ").split() if entry != str(library)]
+    return {**base, **values, "LD_PRELOAD": " ".join([str(library), *before])}
+
+
+def check_preload(command: str) -> None:
+    program = inspect(command)
+    if program.interpreter is None:
+        raise Mistake(f"{program.path}: is static, so nothing can be preloaded. Link librtmalloc-override.o into it.")
+    if program.privileged:
+        raise Mistake(
+            f"{program.path}: {program.privileged}, so the dynamic linker ignores LD_PRELOAD. Link the library."
+        )
+
+
+def execute(command: Sequence[str], library: Path, values: Mapping[str, str]) -> NoReturn:
+    """Does not come back."""
+    check_preload(command[0])
+    prepared = environment(library, values, os.environ)
+    try:
+        os.execvpe(command[0], list(command), prepared)
+    except OSError as error:
+        raise Mistake(f"{command[0]}: cannot be started: {reason_of(error)}.") from None

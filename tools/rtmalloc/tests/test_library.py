@@ -1,0 +1,63 @@
+"""The library as it is built here: what the certificate promises of it today. Skipped where it is not built by gcc.
+
+A change in src may make these fail: bring rtmalloc_tools/bound/paths.toml up to date, its head says how.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rtmalloc_tools.bound.analysis import Analyser
+from rtmalloc_tools.bound.binary import read_binary
+from rtmalloc_tools.bound.listing import listing, total
+from rtmalloc_tools.bound.longest import count
+from rtmalloc_tools.bound.rows import read_paths
+from rtmalloc_tools.places import LIBRARY, checkout
+
+BUILT = Path(os.environ.get("RTM_LIBRARY", checkout() / "build" / LIBRARY))
+pytestmark = pytest.mark.skipif(not BUILT.is_file(), reason="the library is not built")
+
+
+@pytest.fixture(scope="module")
+def analyser() -> Analyser:
+    binary = read_binary(BUILT)
+    if "GCC" not in binary.compiler:
+        pytest.skip(f"paths.toml describes what gcc makes, not {binary.compiler}")
+    return Analyser(binary, read_paths())
+
+
+def test_every_row_has_a_bound(analyser):
+    refused = [
+        f"{'/'.join(row.key)}: {result.problems[0]}"
+        for row in analyser.paths.rows
+        if (result := analyser.analyse(row)).problems
+    ]
+    assert not refused, "paths.toml is behind the library"
+
+
+def test_every_function_that_a_row_names_is_one_of_the_library(analyser):
+    known = {scope.name for scope in analyser.sources.scopes} | set(analyser.binary.by_name)
+    known |= {slot.symbol for slot in analyser.binary.slots.values()}
+    named = {name for row in analyser.paths.rows for name in row.named}
+    assert not sorted(named - known)
+
+
+def test_a_remote_free_has_no_loop_and_at_most_60_instructions(analyser):
+    (row,) = [row for row in analyser.paths.rows if row.key == ("general", "remote free", "any")]
+    result = analyser.analyse(row)
+    assert not result.loops
+    assert 40 < result.proven <= 60
+    texts = [line.text for line in listing(analyser, result.trail)]
+    assert any("xadd" in text for text in texts), "the path that sets the block's bit is lost"
+    assert not any("cmpxchg" in text for text in texts)
+
+
+def test_each_path_adds_up_to_its_bound(analyser):
+    results = [analyser.analyse(row) for row in analyser.paths.rows]
+    certified = [result for result in results if result.proven is not None]
+    assert certified
+    for result in certified:
+        assert count(result.trail) == result.proven == total(list(listing(analyser, result.trail)))

@@ -1,0 +1,145 @@
+"""`rtmalloc profile show | merge | diff | check`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from profiles import profile, record
+from strategies import random_profiles
+
+from rtmalloc_tools.files import write_whole
+from rtmalloc_tools.mistakes import Mistake
+from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
+from rtmalloc_tools.profile.memory import most_memory
+from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
+
+
+def merged(*profiles):
+    return merge(profiles, ["x"] * len(profiles))
+
+
+@given(random_profiles(), random_profiles(), random_profiles())
+def test_merging_is_commutative_associative_and_idempotent(a, b, c):
+    assert merged(a, b) == merged(b, a)
+    assert merged(merged(a, b), c) == merged(a, merged(b, c)) == merged(a, b, c)
+    assert encode(merged(a, a)) == encode(a)
+
+
+@given(random_profiles(), random_profiles())
+def test_a_merged_profile_is_at_least_each_of_its_parts(a, b):
+    both = merged(a, b)
+    for part in (a, b):
+        assert all(
+            change.after > change.before for change in compare(part, both, ("a", "b")) if change.what != "thread"
+        )
+        assert grows_beyond(both, part, 0) == []
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    a, b = tmp_path / "a.rtp", tmp_path / "b.rtp"
+    write_profile(a, profile(record("", 0, 0, {1: 5}, pages=(3, 0, 0, 0)), record("*", threads_peak=1)))
+    write_profile(b, profile(record("", 0, 0, {1: 2, 9: 4}), record("app", 0x40, 0, {79: 1}, span_granules=9), runs=2))
+    return a, b
+
+
+def test_merge_takes_the_maximum_of_each_field(files, rtmalloc, tmp_path):
+    a, b = files
+    out = tmp_path / "out.rtp"
+    status, _, _ = rtmalloc("profile", "merge", "-o", out, a, b)
+    found = {r.name: r for r in read_profile(out).records}
+    assert status == 0 and list(found) == ["whole process", "main thread #0", "app+0x40 #0"]
+    main = found["main thread #0"]
+    assert (main.blocks[1], main.blocks[9], main.pages) == (5, 4, (3, 0, 0, 0))
+    assert found["app+0x40 #0"].span_granules == 9 and found["whole process"].threads_peak == 1
+    assert read_profile(out).runs == 2
+
+
+def test_merge_may_write_over_one_of_its_sources(files, rtmalloc):
+    a, b = files
+    assert rtmalloc("profile", "merge", "-o", a, a, b)[0] == 0
+    assert len(read_profile(a).records) == 3
+
+
+def test_diff_shows_what_grew_and_what_shrank(files, rtmalloc):
+    a, b = files
+    status, out, _ = rtmalloc("profile", "diff", a, b)
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
+    assert status == 0
+    assert ["main thread #0", "blocks of 16", "5", "2", "-3"] in cells
+    assert ["", "blocks of 144", "0", "4", "+4"] in cells
+    assert ["app+0x40 #0", "blocks of 61440", "0", "1", "+1"] in cells
+    assert "hold the same peaks" in rtmalloc("profile", "diff", a, a)[1]
+
+
+def test_show_has_blocks_by_size_sums_and_both_equations(files, rtmalloc):
+    status, out, _ = rtmalloc("profile", "show", files[1])
+    assert status == 0
+    for expected in ("app+0x40 #0", "equation 2", "equation 3", "61,440", "144", "2 runs", "pag:", "seg:"):
+        assert expected in out
+
+
+def test_check_says_of_each_file_whether_it_is_good(files, rtmalloc, tmp_path):
+    bad = tmp_path / "bad.rtp"
+    bad.write_bytes(files[0].read_bytes()[:-1])
+    assert rtmalloc("profile", "check", *files)[0] == 0
+    status, out, _ = rtmalloc("profile", "check", files[0], bad, tmp_path / "none.rtp", tmp_path)
+    assert status == 1
+    assert f"{files[0]}: good" in out
+    assert f"{bad}: is truncated" in out
+    assert f"{tmp_path / 'none.rtp'}: the profile cannot be read: no such file or directory" in out
+    assert f"{tmp_path}: is a directory" in out
+
+
+def test_profiles_of_two_builds_do_not_mix(files, rtmalloc, tmp_path):
+    other = tmp_path / "other.rtp"
+    write_profile(other, profile(build=8))
+    for arguments in (("merge", "-o", tmp_path / "o.rtp", files[0], other), ("diff", files[0], other)):
+        status, _, complaint = rtmalloc("profile", *arguments)
+        assert status == 2 and str(other) in complaint and "another build" in complaint
+    assert not (tmp_path / "o.rtp").exists()
+
+
+def test_an_unwritable_place_leaves_nothing_behind(files, rtmalloc, tmp_path):
+    status, _, complaint = rtmalloc("profile", "merge", "-o", tmp_path, *files)
+    assert status == 2 and f"{tmp_path}: is a directory" in complaint
+    status, _, complaint = rtmalloc("profile", "merge", "-o", tmp_path / "no" / "o.rtp", *files)
+    assert status == 2 and "cannot be written: no such file or directory" in complaint
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.rtp", "b.rtp"]
+
+
+def test_a_failure_half_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    file = tmp_path / "a.rtp"
+    file.write_bytes(b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Mistake, match="no space left on device"):
+        write_whole(file, b"new contents", "profile")
+    assert file.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.rtp"]
+
+
+def test_the_most_memory_that_a_program_can_need():
+    two = profile(
+        record("", 0, 0, {1: 5, 72: 2}, pages=(1, 1, 1, 0), span_granules=3, bins=130),
+        record("app", 0, 0, {1: 300, 121: 1}, bins=130),
+        record("*", 0, 0, {1: 305, 72: 2, 121: 1}, bins=130),
+        bins=130,
+    )
+    memory = most_memory(two, "f")
+    assert memory["pag"]["bytes"] == 4096 + 2 * 32768 + 8192 + (9 << 18)
+    assert memory["seg"]["bytes"] == (4 + 32 + 128) * 1024 + 3 * 4096 + (4 << 20)
+    assert "Exact" in memory["pag"]["meaning"] and "not a bound" in memory["seg"]["meaning"]
+
+
+def test_a_mistyped_subcommand_names_the_nearest(rtmalloc):
+    status, _, complaint = rtmalloc("profile", "shwo", "x")
+    assert status == 2 and "Did you mean 'show'?" in complaint
+    status, _, complaint = rtmalloc("chekc")
+    assert status == 2 and "Did you mean 'check'?" in complaint
