@@ -253,7 +253,7 @@ static bool describe_spans(uint32_t to) {
   bool taken;
   if (!map_at((uintptr_t)rtm_window_spans + from * SPANS_SIZE, (to - from) * SPANS_SIZE, &taken)) return false;
   a->spans_described = to;
-  a->described = to < a->table_described ? to : a->table_described;
+  RTM_WRITE_RELAXED(a->described, to < a->table_described ? to : a->table_described);
   return true;
 }
 
@@ -263,7 +263,7 @@ static bool describe_table(uint32_t to) {
   bool taken;
   if (!map_at((uintptr_t)rtm_window_table + from * TABLE_SIZE, (to - from) * TABLE_SIZE, &taken)) return false;
   a->table_described = to;
-  a->described = to < a->spans_described ? to : a->spans_described;
+  RTM_WRITE_RELAXED(a->described, to < a->spans_described ? to : a->spans_described);
   return true;
 }
 
@@ -291,7 +291,7 @@ void arena_describe(void) {
 }
 
 static void know(uint32_t end) {
-  rtm_arena.segments_known = end;
+  RTM_WRITE_RELAXED(rtm_arena.segments_known, end);
   __atomic_store_n(&rtm_window_granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
 }
 
@@ -618,8 +618,8 @@ static bool map_metadata(size_t bytes) {
   size_t step = bits_round_up(bytes > STEP ? bytes : STEP, GRANULE_SIZE);
   char *more = map_anywhere(step);
   if (!more) return false;
-  a->meta = more;
-  a->meta_end = more + step;
+  RTM_WRITE_RELAXED(a->meta, more);
+  RTM_WRITE_RELAXED(a->meta_end, more + step);
   return true;
 }
 
@@ -638,7 +638,7 @@ void *arena_metadata(size_t bytes) {
   os_lock_acquire(&a->lock);
   if (RTM_LIKELY(!arena_short_of_metadata(bytes)) || map_metadata(bytes)) {
     result = a->meta;
-    a->meta += bytes;
+    RTM_WRITE_RELAXED(a->meta, a->meta + bytes);
   }
   os_lock_release(&a->lock);
   return result;

@@ -49,5 +49,6 @@ RTM_INLINE size_t bits_round_up(size_t value, size_t alignment) { return (value 
 #else
 #define RTM_READ_RELAXED(word) (word)
 #endif
+#define RTM_WRITE_RELAXED(word, value) __atomic_store_n(&(word), value, __ATOMIC_RELAXED)
 
 #endif

@@ -13,7 +13,6 @@
 
 static uint32_t private_blocks(const struct span *page) {
   uint32_t blocks = 0;
-  if (page->flags & PAGE_WAITS) return 0;  // links
   for (unsigned w = 0; w < REMOTE_WORDS; w++) blocks += bits_count(page->private[w]);
   return blocks;
 }
@@ -45,6 +44,11 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   for (void *block = page->free; block; block = *(void **)block) {
     REQUIRE(is_block(page, block), "a link of the free list leads to a block of its page");
     REQUIRE(++listed <= blocks, "the free list ends");
+  }
+  if (page->flags & PAGE_WAITS) {
+    REQUIRE(!page->used && !private_blocks(page) && !remote_blocks(page), "a waiting page has no block in use");
+    REQUIRE(span_tag(page) == TAG_NONE, "a waiting page belongs to nobody");
+    return NULL;
   }
   uint32_t held = page->used - (heap->page[page->kind] == page);
   REQUIRE(held + listed + private_blocks(page) + (blocks - page->fresh) == blocks,

@@ -38,7 +38,7 @@ struct heap {
   bool spare_ready;                      // and it is mapped as far as possible
   bool partly_mapped;                    // not all that is in segments is mapped
   bool keeps_pages;                      // an empty page stays if its class has no other with free blocks
-  struct span *waiting;                  // empty pages to be released (page.c)
+  uint32_t waiting;                      // span index: stack of empty pages to be released (page.c)
   uint32_t turn;                         // of housekeeping (page.c)
   struct hints hints;
   _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics

@@ -62,10 +62,8 @@ RTM_INLINE void forget_private(struct span *page) {
   for (unsigned w = 0; w < REMOTE_WORDS; w++) page->private[w] = 0;
 }
 
-// An empty page that is queued. Where there is too much free memory, what its span has become goes back with it.
+// An empty page, in no queue. Where there is too much free memory, what its span has become goes back with it.
 static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
-  dequeue(heap, page);
-  forget_private(page);
   hint_detach(page);
   heap->pages[page->kind]--;
   unsigned joined;
@@ -76,35 +74,25 @@ static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
     segment_insert_dirty(heap, page);
 }
 
+static void release_queued(struct heap *heap, struct span *page) {
+  dequeue(heap, page);
+  forget_private(page);
+  page_release(heap, page);
+}
+
 // ---- pages that were found empty by an operation that had no time to release them ----
 
 static void wait(struct heap *heap, struct span *page) {
-  struct span *next = heap->waiting;
-  // As new, as its private words hold links now.
   forget_private(page);
-  page->free = NULL;
-  page->fresh = 0;
-  page->flags = PAGE_FRESH | PAGE_WAITS;
-  page->private[0] = (uintptr_t)next;
-  if (next) next->private[1] = (uintptr_t)page;
-  heap->waiting = page;
-}
-
-static void wait_no_longer(struct heap *heap, struct span *page) {
-  struct span *next = (struct span *)(uintptr_t)page->private[0], *before = (struct span *)(uintptr_t)page->private[1];
-  if (next) next->private[1] = (uintptr_t)before;
-  if (before)
-    before->private[0] = (uintptr_t)next;
-  else
-    heap->waiting = next;
-  page->private[0] = 0;
-  page->private[1] = 0;
-  page->flags &= (uint8_t)~PAGE_WAITS;
+  page->flags = PAGE_WAITS;
+  span_set_tag(page, TAG_NONE);
+  page->next = heap->waiting;
+  heap->waiting = span_index(page);
 }
 
 static void release_waiting(struct heap *heap) {
-  struct span *page = heap->waiting;
-  wait_no_longer(heap, page);
+  struct span *page = span_at(heap->waiting);
+  heap->waiting = page->next;
   page_release(heap, page);
 }
 
@@ -139,13 +127,14 @@ static bool housekeep(struct heap *heap, unsigned class) {
 
 // A small empty page stays if it is the only one of its class with free blocks, beside the current one: the class may
 // need it again (mimalloc's retired pages, in constant time). In a heap without a thread nobody will.
-RTM_INLINE bool stays(const struct heap *heap, const struct span *page) {
+RTM_INLINE bool may_stay(const struct heap *heap, const struct span *page) {
   enum { SMALL = 4 };
-  return !(page->next | page->prev) && page->length <= SMALL && heap->keeps_pages;
+  return page->length <= SMALL && heap->keeps_pages;
 }
+static bool is_only(const struct span *page) { return !(page->next | page->prev); }
 
 void page_emptied(struct heap *heap, struct span *page) {
-  if (!stays(heap, page)) page_release(heap, page);
+  if (!is_only(page) || !may_stay(heap, page)) release_queued(heap, page);
 }
 
 void page_free_full(struct heap *heap, struct span *page, void *block) {
@@ -172,6 +161,7 @@ RTM_INLINE unsigned batch_of(unsigned class) {
 }
 
 RTM_INLINE bool has_fresh(const struct span *page) { return page->flags & PAGE_FRESH; }
+RTM_INLINE bool has_unlinked(const struct span *page) { return page->flags & (PAGE_FRESH | PAGE_COLLECTED); }
 
 // A fresh block, and up to `batch` - 1 others that are linked; the page has a fresh block and no linked one.
 RTM_INLINE void *extend(struct span *page, unsigned batch) {
@@ -215,6 +205,17 @@ RTM_INLINE void link_private(struct span *page, unsigned most) {
   if (!bits && !private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
 }
 
+// One of them.
+RTM_INLINE void *take_private(struct span *page) {
+  unsigned w = 0;
+  while (!page->private[w]) w++;
+  uint64_t bits = page->private[w];
+  page->private[w] = bits & (bits - 1);
+  page->used++;
+  if (!page->private[w] && !private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
+  return page->start + (size_t)(w * 64 + bits_lowest(bits)) * rtm_shape[page->kind].block_size;
+}
+
 // ---- what other threads have freed ----
 
 RTM_INLINE bool collect_word(struct span *page, unsigned w) {
@@ -246,12 +247,15 @@ RTM_INLINE bool collect(struct span *page) {
 
 void page_collect_any(struct heap *heap, struct span *page) {
   if (!collect(page) || is_current(heap, page)) return;
-  if (is_full(page)) {
+  bool full = is_full(page);
+  bool only = full ? !heap->queue[page->kind].head : is_only(page);
+  if (!page->used && !(only && may_stay(heap, page))) {
+    if (!full) dequeue(heap, page);
+    wait(heap, page);
+  } else if (full) {
     span_set_tag(page, (uintptr_t)heap);
     enqueue(heap, page);
   }
-  if (page->used || page->flags & PAGE_WAITS) return;
-  if (!stays(heap, page)) wait(heap, page);
 }
 
 RTM_INLINE void *take_linked(struct span *page) {
@@ -308,102 +312,77 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   return page->start;
 }
 
-// A block of the current page that is private or fresh. `batch`: how many may be linked; NULL if there is none.
-RTM_INLINE void *take_unlinked(struct span *page, unsigned batch) {
-  if (page->flags & PAGE_COLLECTED) {
-    link_private(page, batch);
-    return take_linked(page);
+// A block of the current page, or of the first in the queue; the one has a private or fresh block, or there is the
+// other. `batch`: how many may be linked.
+RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch) {
+  struct span *page = heap->page[class];
+  if (!has_unlinked(page)) {
+    page = span_at(heap->queue[class].head);
+    dequeue(heap, page);
+    make_current(heap, page);
+    if (page->free) return take_linked(page);
   }
-  return has_fresh(page) ? extend(page, batch) : NULL;
+  if (!(page->flags & PAGE_COLLECTED)) return extend(page, batch);
+  if (batch == 1) return take_private(page);
+  link_private(page, batch);
+  return take_linked(page);
 }
 
-RTM_INLINE void *take_from_queue(struct heap *heap, unsigned class, unsigned batch) {
-  struct span *page = span_at(heap->queue[class].head);
-  dequeue(heap, page);
-  if (RTM_UNLIKELY(page->flags & PAGE_WAITS)) wait_no_longer(heap, page);
+RTM_INLINE bool is_at_hand(const struct heap *heap, unsigned class) {
+  return has_unlinked(heap->page[class]) || heap->queue[class].head;
+}
+
+// The page that was found empty last is of this class: it serves again.
+static void *take_waiting(struct heap *heap, struct span *page) {
+  heap->waiting = page->next;
+  page->free = NULL;
+  page->fresh = 0;
+  page->flags = PAGE_FRESH;
+  span_set_tag(page, (uintptr_t)heap);
   make_current(heap, page);
-  return page->free ? take_linked(page) : take_unlinked(page, batch);
+  return extend(page, 1);
 }
 
-// A block that other threads have freed, in the current page or in another of the class; else a new page, if the
-// current one has nothing left and no other is queued.
-static RTM_NOINLINE void *take_collected(struct heap *heap, unsigned class) {
-  // A hint may come late, after its page was collected or became another's: a few of them are passed over.
-  enum { LATE_HINTS = 3 };
-  struct span *page = heap->page[class];
-  if (page->flags & PAGE_COLLECTED) {
-    link_private(page, BATCH);
-    return take_linked(page);
-  }
-  for (unsigned attempt = 0; attempt < LATE_HINTS; attempt++) {
-    if (hint_is_raised(page))
-      hint_lower(page);
-    else
-      page = hint_take(&heap->hints, class);
-    if (!page) break;
-    if (collect(page)) {
-      if (!is_current(heap, page)) {
-        if (is_full(page))
-          span_set_tag(page, (uintptr_t)heap);
-        else
-          dequeue(heap, page);
-        make_current(heap, page);
-      }
-      link_private(page, BATCH);
-      return take_linked(page);
-    }
-    page = heap->page[class];
-    if (has_fresh(page)) return extend(page, 1);
-    if (heap->queue[class].head) break;
-  }
-  return heap->queue[class].head ? take_from_queue(heap, class, 1) : take_from_new(heap, class);
+static RTM_NOINLINE void *take_remote(struct span *page) {
+  collect(page);
+  link_private(page, BATCH);
+  return take_linked(page);
 }
 
-// Collects from one span of any class, and hands out a single block, so that this operation is not much longer than
-// others. The current page has a fresh block, or another is queued.
-static RTM_NOINLINE void *malloc_and_collect(struct heap *heap, unsigned class) {
-  struct span *page = heap->page[class];
-  remote_collect(heap);  // which may find this page, too, or queue another
-  void *block = take_unlinked(page, 1);
-  return block ? block : take_from_queue(heap, class, 1);
+// Nothing of the class is at hand. What others have freed in the current page comes back; but not always, as then
+// nothing would be collected in other pages, if all that a program does is to pass one page's blocks round.
+static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
+  enum { ROUNDS_MOST = 8 };
+  struct span *page = span_at(heap->waiting);
+  if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
+  page = heap->page[class];
+  if (heap->turn++ % ROUNDS_MOST && has_remote(page)) return take_remote(page);
+  return take_from_new(heap, class);
 }
 
-// The current page has no block linked. In order of preference: fresh blocks of it, another page with free blocks, one
-// that others have freed into, a new one. What is short leaves time for a piece of housekeeping; and every second such
-// operation collects, as long as there is anything.
+// The current page has no block linked. A block that is at hand is short work, and leaves time for a piece of what is
+// to be done for the heap; a new page does not. Long pieces take turns, so that none waits for ever, and with one of
+// them a single block is handed out, so that this operation is not much longer than others.
 void *page_malloc(struct heap *heap, unsigned class) {
+  enum { ROUND = 8 };
   struct span *page = heap->page[class];
-  if (RTM_UNLIKELY(page->flags & PAGE_COLLECTED) && !page->free) link_private(page, BATCH);
   if (page->free) return take_linked(page);
-  bool fresh = has_fresh(page);
-  if (!fresh && !heap->queue[class].head) {
-    if (RTM_LIKELY(!hint_any(&heap->hints)) && RTM_LIKELY(!heap->waiting)) return take_from_new(heap, class);
-    // A program whose blocks are all freed by other threads may come here only.
-    uint32_t turn = heap->turn++;
-    if (turn % 2 && heap->waiting)
-      release_waiting(heap);
-    else if (turn % 4 == 3)
-      housekeep(heap, class);
-    else if (hint_any(&heap->hints))
-      remote_collect(heap);
-    return take_collected(heap, class);
-  }
-  // Three kinds of work take turns, so that none waits for ever.
+  if (!is_at_hand(heap, class)) return take_further(heap, class);
   uint32_t turn = heap->turn++;
-  if (RTM_UNLIKELY(hint_any(&heap->hints))) {
-    if (turn % 2) return malloc_and_collect(heap, class);
-    if (hint_is_raised(page) && !heap->waiting) return take_collected(heap, class);
+  if (turn % ROUND) {
+    bool any = hint_any(&heap->hints);
+    // The longest piece, and so only with the shortest way to a block.
+    bool release = RTM_UNLIKELY(heap->waiting) && has_unlinked(page) && (turn % 2 || !any);
+    if (release || RTM_UNLIKELY(any)) {
+      void *block = take_at_hand(heap, class, 1);
+      if (release)
+        release_waiting(heap);
+      else
+        remote_collect(heap);
+      return block;
+    }
   }
-  if (RTM_UNLIKELY(heap->waiting) && (turn & 2 || !housekeep(heap, class))) {
-    release_waiting(heap);
-    // That was long: one block only, and the queue's only page may have gone.
-    void *block = take_unlinked(page, 1);
-    if (block) return block;
-    return heap->queue[class].head ? take_from_queue(heap, class, 1) : take_from_new(heap, class);
-  }
-  if (!fresh) return take_from_queue(heap, class, batch_of(class));
-  housekeep(heap, class);
-  return extend(page, batch_of(class));
+  return take_at_hand(heap, class, housekeep(heap, class) ? 1 : batch_of(class));
 }
 
 void page_leave_all(struct heap *heap) {
@@ -411,16 +390,16 @@ void page_leave_all(struct heap *heap) {
   for (unsigned class = 1; class <= CLASSES; class ++) {
     // A page that was kept is the first in its queue.
     struct span *kept = span_at(heap->queue[class].head);
-    if (heap->queue[class].head && !kept->used && !(kept->flags & PAGE_WAITS)) page_release(heap, kept);
+    if (heap->queue[class].head && !kept->used) release_queued(heap, kept);
     struct span *page = heap->page[class];
     if (page == &rtm_no_page) continue;
     heap->page[class] = &rtm_no_page;
     page->used--;
-    if (page->free || private_any(page) || has_fresh(page))
+    if (page->free || has_unlinked(page))
       enqueue(heap, page);
     else
       span_set_tag(page, (uintptr_t)heap | TAG_SLOW);
-    if (!page->used) page_release(heap, page);
+    if (!page->used) release_queued(heap, page);
   }
 }
 
@@ -436,7 +415,7 @@ void page_release_empty(struct heap *heap) {
     for (uint32_t next, index = heap->queue[class].head; index; index = next) {
       page = span_at(index);
       next = page->next;
-      if (!page->used) page_release(heap, page);
+      if (!page->used) release_queued(heap, page);
     }
   }
 }

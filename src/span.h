@@ -27,7 +27,7 @@ enum {
 #define SEGMENT_SIZE ((size_t)1 << SEGMENT_SHIFT)
 
 enum span_flags {
-  PAGE_WAITS = 1,      // empty, in heap->waiting, linked by private[0] (next) and private[1] (before)
+  PAGE_WAITS = 1,      // empty, in heap->waiting, and in no other list
   PAGE_COLLECTED = 2,  // `private` may have blocks
   PAGE_FRESH = 4,      // fresh < blocks
   MEDIUM_ZERO = 8,     // the contents were known to be zero when the block was handed out
@@ -54,10 +54,11 @@ enum {
 //   blocks = held + |free list| + |private| + (blocks - fresh)
 //   `held` blocks are those that the program has and those in `remote`, not yet collected; used = held, and one more in
 //   the current page, so that the fast path of free sees no page become empty but one that can be released.
-// A page is in one of three states:
+// A page is in one of four states:
 //   current  heap->page[kind] == this    tag == heap
 //   queued   in heap->queue[kind]        tag == heap, and it has a free, private or fresh block
 //   full     in no list                  tag == heap | TAG_SLOW; free == NULL, private == 0, fresh == blocks
+//   waiting  in heap->waiting            tag == TAG_NONE, flags == PAGE_WAITS; all its blocks are free
 struct span {
   // First cache line. Written by the owner only; other threads read tag, start, reciprocal and the hint of spans in
   // which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
@@ -77,7 +78,7 @@ struct span {
   uint32_t used;        // page: see above; medium: 1; free span: dirty granules
   uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
-  uint32_t next, prev;  // span indices: queue of pages
+  uint32_t next, prev;  // span indices: queue of pages; next: stack of pages that wait to be released
   union {
     uint16_t fresh;  // page: blocks [fresh, blocks) have never been handed out or linked
     uint16_t list;   // free span: its TLSF list
