@@ -4,8 +4,8 @@
   python3 proofs/bits_z3.py [libproofs_bits.so]
 
 Each function is written once more below, over numbers and over z3's bit vectors alike. z3 shows that no input breaks
-the property; with the library (built from src/bits.h), the transcription is compared with the C on edges and a hundred thousand
-random inputs. Exit status 77 if z3 is missing.
+the property; with the library (built from src/bits.h), the transcription is compared with the C on edges and a hundred
+thousand random inputs. Exit status 77 if z3 is missing.
 """
 
 from __future__ import annotations
@@ -76,13 +76,18 @@ def prove() -> None:
     holds("adding a bit that is clear is setting it", z3.Implies(clear, word + bit == word | bit))
     # hint.c, page.c: word & -word, word & (word - 1).
     lowest = word & -word
-    holds("word & -word is one bit of the word", z3.Implies(word != 0, z3.And(is_power_of_two(lowest), word & lowest == lowest)))
+    holds(
+        "word & -word is one bit of the word",
+        z3.Implies(word != 0, z3.And(is_power_of_two(lowest), word & lowest == lowest)),
+    )
     holds("and none is below it", z3.Implies(word != 0, word & (lowest - 1) == 0))
     holds("word & (word - 1) is the word without it", word & (word - 1) == word & ~lowest)
     # check.c, segment.h: (-at) & (alignment - 1) is the way to the next multiple.
     skip = -value & (alignment - 1)
-    holds("-at & (alignment - 1) leads to the next multiple",
-          z3.Implies(is_power_of_two(alignment), z3.And((value + skip) & (alignment - 1) == 0, z3.ULT(skip, alignment))))
+    holds(
+        "-at & (alignment - 1) leads to the next multiple",
+        z3.Implies(is_power_of_two(alignment), z3.And((value + skip) & (alignment - 1) == 0, z3.ULT(skip, alignment))),
+    )
 
 
 def compare(path: str) -> None:

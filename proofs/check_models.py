@@ -119,8 +119,12 @@ def explore(run: Run, folder: Path) -> str:
     output_of(["spin", "-a", *defines, str(MODELS / f"{run.model}.pml")], folder)
     kind = [] if run.live else ["-DSAFETY"]
     optimize = "-O2" if run.long else "-O0"  # compiling is most of a short run
-    output_of(["gcc", optimize, "-w", "-DCOLLAPSE", "-DMEMLIM=16000", "-DVECTORSZ=2048", *kind, "-o", "pan", "pan.c"], folder)
-    return output_of(["./pan", "-n", "-m10000000" if run.long else "-m1000000", *(["-a", "-f"] if run.live else [])], folder)
+    output_of(
+        ["gcc", optimize, "-w", "-DCOLLAPSE", "-DMEMLIM=16000", "-DVECTORSZ=2048", *kind, "-o", "pan", "pan.c"], folder
+    )
+    return output_of(
+        ["./pan", "-n", "-m10000000" if run.long else "-m1000000", *(["-a", "-f"] if run.live else [])], folder
+    )
 
 
 def verdict(run: Run, report: str) -> tuple[bool, str]:

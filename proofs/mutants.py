@@ -21,7 +21,11 @@ SECONDS = 120
 
 # name: file, text, what it becomes
 MUTANTS = {
-    "no_recheck": ("hint.c", "if (!atomic_load_explicit(&word->bits, memory_order_seq_cst)) return true;", "return true;"),
+    "no_recheck": (
+        "hint.c",
+        "if (!atomic_load_explicit(&word->bits, memory_order_seq_cst)) return true;",
+        "return true;",
+    ),
     "never_settle": ("hint.c", "if (settle_level(leaf)) settle_level(leaf->parent);", "(void)leaf;"),
     "look_and_zero": (
         "page.c",
@@ -31,7 +35,8 @@ MUTANTS = {
     "no_hint_at_the_top": ("hint.h", "  hint_raise_level(group->parent, group->parent_bit);", ""),
     "claim_blind": (
         "heap.c",
-        "return __atomic_compare_exchange_n(&heap->state, &orphan, HEAP_CLAIMED, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);",
+        "return __atomic_compare_exchange_n(&heap->state, &orphan, HEAP_CLAIMED, false,"
+        " __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);",
         "if (__atomic_load_n(&heap->state, 0) != orphan) return false;"
         " __atomic_store_n(&heap->state, HEAP_CLAIMED, 0); return true;",
     ),
@@ -50,7 +55,8 @@ def build(source: Path, folder: Path) -> Path:
     program = folder / "stress"
     own = [str(ROOT / "proofs" / name) for name in ("stress.c", "scheduler.c")]
     subprocess.run(
-        [*common, "-DPROOFS_SCHEDULER", *own, *objects, "-Wl,--wrap=os_lock_wait", "-lpthread", "-o", str(program)], check=True
+        [*common, "-DPROOFS_SCHEDULER", *own, *objects, "-Wl,--wrap=os_lock_wait", "-lpthread", "-o", str(program)],
+        check=True,
     )
     return program
 
