@@ -103,7 +103,7 @@ skipped:
      }
   :: HINT_ANY -> remote_collect()
 #ifndef MEDIUM
-  :: true -> /* the current page, by its own hint (take_collected) */
+  :: true -> /* the current page, whose hint stays and leads to nothing later (take_further), or is lowered before */
      select(span : 0 .. SPANS - 1);
      if
      :: hint[span] == NONE
@@ -112,7 +112,10 @@ skipped:
         collect(span);
         hint_lower(span)
 #else
-        hint_lower(span);
+        if
+        :: true
+        :: hint_lower(span)
+        fi;
         collect(span)
 #endif
      fi;
