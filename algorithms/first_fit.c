@@ -1,6 +1,7 @@
 // First fit: the first block of the free list that is large enough (comparison of 2006, section 2; TLSF 2008, section
-// 2). The list is last in first out, so that free is O(1), as in Table 1 of 2006; ordered by address it would waste
-// less, and free would search.
+// 2). Freed blocks go to the list's front, so that free is O(1), as in Table 1 of 2006; ordered by address it would
+// waste less, and free would search. What a split leaves over goes to its end: the papers do not say, and their F is
+// nearest to that (docs/paper-tables.md).
 #include "first_fit.h"
 
 #include "area_size.h"
@@ -12,7 +13,8 @@ struct heap {
 };
 
 static inline void policy_insert(struct heap *heap, struct block *b) { free_list_insert(&heap->list, b); }
-static inline void policy_insert_rest(struct heap *heap, struct block *b) { policy_insert(heap, b); }
+// At the list's end: the large block that is carved is looked at last.
+static inline void policy_insert_rest(struct heap *heap, struct block *b) { free_list_insert(heap->list.prev, b); }
 static inline void policy_remove(struct heap *heap, struct block *b) { (void)heap, free_list_remove(b); }
 
 // O(free blocks).

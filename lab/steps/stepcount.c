@@ -18,13 +18,14 @@ static const char usage[] =
     "  --seeds N          run the load N times, with --seed 1 to N added, and put the counts together\n"
     "  --first-seed S     begin with S instead of 1 (implies --seeds 1)\n"
     "  --json FILE        write the statistics as JSON too; '-' for standard output instead of the table\n"
+    "  --each FILE        write the count of each operation as CSV, kind by kind in the order of the calls\n"
     "  --max-trace FILE   write where the instructions of the worst operation of each kind went\n"
     "  --processor N      run on this processor; the default is the last one allowed\n"
     "LOAD is a path, or a name in the folder of stepcount: taskset, synthetic, anysize, remote, adversary.\n"
     "Its options: stepcount -- LOAD --help\n";
 
 struct options {
-    const char *preload, *json, *trace;
+    const char *preload, *json, *trace, *each;
     uint64_t seeds, first_seed; /* seeds 0: run once, the load's own --seed */
     int processor;
     char **command;
@@ -52,6 +53,8 @@ static struct options parse(char **arguments)
             options.preload = value;
         else if (strcmp(name, "--json") == 0)
             options.json = value;
+        else if (strcmp(name, "--each") == 0)
+            options.each = value;
         else if (strcmp(name, "--max-trace") == 0)
             options.trace = value;
         else if (strcmp(name, "--seeds") == 0)
@@ -100,6 +103,17 @@ static void print_json(const struct options *options, const struct counts *count
         fclose(out);
 }
 
+static void print_each(const char *path, const struct counts *counts)
+{
+    FILE *out = open_output(path);
+    fprintf(out, "operation,instructions\n");
+    for (int kind = 0; kind < MARKED_KINDS; kind++)
+        for (size_t i = 0; i < counts->of[kind].calls; i++)
+            fprintf(out, "%s,%u\n", counts_kind_name(kind), counts->of[kind].instructions[i]);
+    if (out != stdout)
+        fclose(out);
+}
+
 int main(int argument_count, char **arguments)
 {
     (void)argument_count;
@@ -122,6 +136,8 @@ int main(int argument_count, char **arguments)
         counts_print_table(&counts, stdout);
     if (options.json != NULL)
         print_json(&options, &counts);
+    if (options.each != NULL)
+        print_each(options.each, &counts);
     if (options.trace != NULL) {
         FILE *out = open_output(options.trace);
         worst_trace_print(&counts, out);
