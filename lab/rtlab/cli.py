@@ -14,6 +14,7 @@ from rtlab.bench import bench as run_bench
 from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEER_NAMES
 from rtlab.demo import demo as run_demo
 from rtlab.mistakes import Mistake, choose
+from rtlab.papers.definitions import PAPERS
 from rtlab.peers import get_peers
 from rtlab.places import find_places
 from rtlab.tables import peers_table, reason_in_short
@@ -90,6 +91,26 @@ def demo(
 ) -> None:
     """Show a real program on the allocators that are here, in under a minute."""
     run_demo(find_places(), console, seconds)
+
+
+@app.command()
+def paper(
+    name: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(PAPERS)}.")],
+    allocators: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    loads: Annotated[str | None, typer.Option(help="Only these tests or profiles, separated by commas.")] = None,
+    full: Annotated[bool, typer.Option(help="As many mallocs and seeds as the paper, each one counted: days.")] = False,
+    drawn: Annotated[bool, typer.Option(help="2006: draw every task set, in place of those that it prints.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="Seeds of each load.")] = None,
+    mallocs: Annotated[int | None, typer.Option(min=100, help="Mallocs of each run.")] = None,
+    instructions: Annotated[bool, typer.Option(help="Count instructions (needs ptrace).")] = True,
+    cycles: Annotated[bool, typer.Option(help="Measure cycles.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/paper-tables/NAME].")] = None,
+) -> None:
+    """Make a paper's tables and figures again, each cell beside the published value."""
+    from rtlab.papers.command import PaperOptions, run_paper  # matplotlib takes a second to load
+
+    options = PaperOptions(name, allocators, loads, full, drawn, seeds, mallocs, instructions, cycles, out)
+    raise typer.Exit(run_paper(find_places(), options, console))
 
 
 def main() -> None:
