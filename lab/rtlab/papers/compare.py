@@ -37,7 +37,3 @@ def compare(paper: Paper, measured: pd.DataFrame) -> pd.DataFrame:
     known = cells["tolerance"].notna() & cells["difference"].notna()
     cells["within"] = (cells["difference"].abs() <= cells["tolerance"]).where(known)
     return cells[[*KEY, "published", "measured", "difference", "tolerance", "within"]]
-
-
-def unit(paper: Paper, table: str) -> str:
-    return "points" if table == paper.fragmentation else "%"

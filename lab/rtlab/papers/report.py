@@ -11,7 +11,6 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 from rich.table import Table
 
-from rtlab.papers.compare import unit
 from rtlab.papers.definitions import Paper
 from rtlab.papers.measures import Measured
 
@@ -92,7 +91,7 @@ def page_table(paper: Paper, cells: pd.DataFrame, table: str) -> PageTable:
         values = [Cell(number(cell.measured, 2)), Cell(number(cell.published, 2))]
         values.append(Cell(number(cell.difference, 1), kind_of(cell.within)))
         rows.append([*names, *values, Cell(number(cell.tolerance, 1))])
-    return PageTable(titles(paper)[table] + f" ({unit(paper, table)})", headings, rows)
+    return PageTable(titles(paper)[table], headings, rows)
 
 
 def scaling_table(measured: Measured) -> PageTable:
