@@ -84,6 +84,31 @@ RTM_API void rtm_stats(struct rtm_stats *stats);
 #pragma GCC diagnostic pop
 #endif
 
+/* ---- real time: docs/real-time.md ---- */
+
+/* What a profile did not cover, since the start: a block in a page (up to 32 KiB), a medium one (up to 2 MiB), a huge
+ * one, or a thread without a prepared heap. Without a profile, what the modes have to take from the system. */
+enum rtm_miss { RTM_MISS_PAGE, RTM_MISS_SPAN, RTM_MISS_HUGE, RTM_MISS_THREAD, RTM_MISS_KINDS };
+
+/* Writes what was recorded so far (RTMALLOC_RECORD was set at the start), merged by maximum with what is in the file.
+ * 0; EINVAL, ENODATA (nothing is recorded) or EIO with a line on stderr, and the old file is whole. Linear in heaps. */
+RTM_API int rtm_save_profile(const char *path);
+
+/* Makes, links, brings in and locks the heaps of a recorded program; `mode` is "seg" or "pag". The calling thread changes
+ * to its heap, threads that start later take theirs; other threads keep what they have. 0; EINVAL (bad file or mode) or
+ * EBUSY (one is loaded already, or the process is sealed) with a line on stderr. Linear in the memory prepared. */
+RTM_API int rtm_load_profile(const char *path, const char *mode);
+
+/* From now on no operation that the profile covers makes a system call, takes a lock or faults; RTMALLOC_ON_MISS says what
+ * becomes of the others. 0; EINVAL in mode general, EALREADY if sealed, with a line on stderr. O(heaps). */
+RTM_API int rtm_seal(void);
+/* 0, or EALREADY if the process was not sealed. O(1). */
+RTM_API int rtm_unseal(void);
+
+/* How many misses there were, of all kinds or of one. O(1). */
+RTM_API uint64_t rtm_misses(void);
+RTM_API uint64_t rtm_misses_of(enum rtm_miss kind);
+
 /* Checks every invariant of the calling thread's heap. NULL if all hold, else a sentence that names the one that does
  * not. Linear in the heap. */
 RTM_API const char *rtm_check(void);

@@ -8,12 +8,14 @@
 #include "huge.h"
 #include "medium.h"
 #include "message.h"
+#include "mode.h"
 #include "options.h"
 #include "page.h"
 #include "process.h"
 #include "remote.h"
 #include "rtmalloc.h"
 #include "stats.h"
+#include "store.h"
 
 static const char foreign[] = "rtmalloc did not allocate it";
 static const char not_allocated[] = "no block starts there: it was freed before, or never allocated";
@@ -31,26 +33,85 @@ RTM_INLINE void *counted(void *block, size_t size) {
   return block;
 }
 
+// The heap that serves what this thread's prepared one has no store for; the thread's own if it is a general one, or if
+// its pages and spans are as in general mode. NULL: out of memory.
+static struct heap *general(struct heap *heap) {
+  struct stores *stores = heap->stores;
+  if (!stores || stores->mode == MODE_SEG) return heap;
+  if (!stores->general) stores->general = heap_general();
+  return stores->general;
+}
+
 // The system gives no more: once again, with everything given back that is only kept for later.
 RTM_COLD void *page_out_of_memory(unsigned class) {
   static _Thread_local bool again __attribute__((tls_model("initial-exec")));
-  if (again) return out_of_memory();
+  if (again || mode_is_sealed()) return out_of_memory();
   again = true;
   alloc_trim();
-  void *block = page_malloc(rtm_heap, class);
+  void *block = page_malloc(general(rtm_heap), class);
   again = false;
   return block;
 }
 
+// ---- prepared heaps ----
+
+// No store has a block left.
+static RTM_NOINLINE void *miss(struct heap *heap, size_t size) {
+  if (!mode_miss(heap, size)) return out_of_memory();
+  struct heap *other = general(heap);
+  if (!other) return out_of_memory();
+  if (size <= BLOCK_MAX) return page_malloc(other, size_class(size));
+  bool zero;
+  void *block = size <= MEDIUM_MAX ? medium_malloc(other, size) : huge_malloc(size, 1, &zero);
+  return block ? block : out_of_memory();
+}
+
+static RTM_NOINLINE void *prepared_block(struct heap *heap, size_t size) {
+  unsigned class = size_class(size);
+  struct span *store = heap->page[class];
+  if (RTM_LIKELY(store->kind == SPAN_STORE)) {
+    void *block = store_take(store);
+    if (RTM_LIKELY(block != NULL)) return block;
+  } else if (heap->stores->mode == MODE_SEG) {
+    return page_malloc(heap, class);
+  }
+  return miss(heap, size);
+}
+
+static RTM_NOINLINE void *prepared_large(struct heap *heap, size_t size) {
+  if (RTM_LIKELY(size <= BIN_SIZE_MAX)) {
+    struct span *store = heap->stores->large[bin_large(size)];
+    void *block = store->free;
+    if (RTM_LIKELY(block != NULL)) {
+      store->free = *(void **)block;
+      store->used++;
+      return block;
+    }
+    if (store->kind == SPAN_STORE && (block = store_take(store))) return block;
+    if (size <= MEDIUM_MAX && heap->stores->mode == MODE_SEG) return medium_malloc_or(heap, size);
+  }
+  return miss(heap, size);
+}
+
 static RTM_NOINLINE void *alloc_first(size_t size) {
   struct heap *heap = heap_of_thread();
-  return heap ? counted(page_malloc(heap, size_class(size)), size) : out_of_memory();
+  if (!heap) return out_of_memory();
+  if (heap->stores) {
+    struct span *page = heap->page[size_class(size)];
+    if (page->kind != SPAN_STORE || !page->free) return counted(prepared_block(heap, size), size);
+    void *block = page->free;
+    page->free = *(void **)block;
+    page->used++;
+    return counted(block, size);
+  }
+  return counted(page_malloc(heap, size_class(size)), size);
 }
 
 void *alloc_slow(size_t size) {
   struct heap *heap = rtm_fast_heap;
   // No heap yet, or operations are counted.
   if (RTM_UNLIKELY(heap == &rtm_no_heap)) return alloc_first(size);
+  if (RTM_UNLIKELY(heap->stores != NULL)) return prepared_block(heap, size);
   return page_malloc(heap, size_class(size));
 }
 
@@ -60,7 +121,10 @@ static void *try_large(struct heap *heap, size_t size, size_t alignment, bool *z
     block = alignment > GRANULE_SIZE ? medium_aligned(heap, size, alignment) : medium_malloc(heap, size);
     if (block) *zero = span_of(window_granule(block))->flags & MEDIUM_ZERO;
   }
-  if (!block && (size > MEDIUM_MAX || alignment > GRANULE_SIZE)) block = huge_malloc(size, alignment, zero);
+  if (!block && (size > MEDIUM_MAX || alignment > GRANULE_SIZE)) {
+    if (RTM_UNLIKELY(rtm_mode_watches) && !mode_miss_memory(NULL, size)) return NULL;
+    block = huge_malloc(size, alignment, zero);
+  }
   return block;
 }
 
@@ -68,8 +132,17 @@ static void *try_large(struct heap *heap, size_t size, size_t alignment, bool *z
 static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = heap_of_thread();
   if (!heap || size > PTRDIFF_MAX) return out_of_memory();
+  if (RTM_UNLIKELY(heap->stores != NULL)) {
+    if (alignment <= GRANULE_SIZE) {
+      *zero = false;
+      return counted(prepared_large(heap, size), size);
+    }
+    if (!mode_miss(heap, size)) return out_of_memory();
+    heap = general(heap);
+    if (!heap) return out_of_memory();
+  }
   void *block = try_large(heap, size, alignment, zero);
-  if (RTM_UNLIKELY(!block)) {
+  if (RTM_UNLIKELY(!block) && !mode_is_sealed()) {
     alloc_trim();
     block = try_large(heap, size, alignment, zero);
   }
@@ -83,6 +156,7 @@ RTM_COLD void *medium_out_of_memory(size_t size) {
 
 void *alloc_large(size_t size) {
   struct heap *heap = rtm_fast_heap;
+  if (RTM_UNLIKELY(heap->stores != NULL) && size <= PTRDIFF_MAX) return prepared_large(heap, size);
   // Huge, no heap yet, or operations are counted.
   if (RTM_UNLIKELY(size > MEDIUM_MAX) || RTM_UNLIKELY(heap == &rtm_no_heap)) {
     bool zero;
@@ -96,7 +170,7 @@ void *alloc_zeroed(size_t count, size_t size) {
   if (RTM_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) return out_of_memory();
   if (bytes > BLOCK_MAX) {
     bool zero;
-    void *block = large(bytes, 1, &zero);
+    void *block = large(bytes, 1, &zero);  // of a prepared heap, too
     if (block && !zero) memset(block, 0, bytes);
     return block;
   }
@@ -156,6 +230,8 @@ void free_slow(void *block, struct span *span) {
     free_special(block, span);
   } else if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_OWNED)) {
     remote_mark(span, block);
+  } else if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_STORES)) {
+    store_mark(span, block);
   } else if (owner == rtm_heap) {
     free_counted(block, span);
   } else {
@@ -175,6 +251,7 @@ static struct span *span_or_abort(const void *block, const char *what) {
 
 static size_t usable(const struct span *span) {
   if (span->kind == SPAN_HUGE) return huge_size(span);
+  if (span->kind == SPAN_STORE) return span->store_size;
   return span->kind == SPAN_MEDIUM ? (size_t)span->length << GRANULE_SHIFT : rtm_shape[span->kind].block_size;
 }
 
@@ -182,6 +259,9 @@ size_t alloc_usable_size(const void *block) { return block ? usable(span_or_abor
 
 // In place, or NULL. `size` is not zero.
 static void *resize_in_place(void *block, struct span *span, size_t size) {
+  // As the recording did, where a block of another bin was counted anew.
+  if (span->kind == SPAN_STORE && (size > BLOCK_MAX || usable(span) > BLOCK_MAX))
+    return size > BLOCK_MAX && size <= BIN_SIZE_MAX && bin_size(bin_of_large(size)) == usable(span) ? block : NULL;
   if (span->kind == SPAN_HUGE) return size > MEDIUM_MAX ? huge_resize(span, size) : NULL;
   if (span->kind == SPAN_MEDIUM && size > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
     return medium_resize(rtm_heap, span, size) ? block : NULL;

@@ -38,17 +38,17 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT,
           "a page's blocks fit in its span");
   REQUIRE(page->fresh <= blocks, "a page's fresh blocks are among its blocks");
+  if (page->flags & PAGE_WAITS) {
+    REQUIRE(!page->used && !private_blocks(page) && !remote_blocks(page), "a waiting page has no block in use");
+    REQUIRE(span_tag(page) == TAG_NONE, "a waiting page belongs to nobody");
+    return NULL;
+  }
   REQUIRE(!(page->flags & PAGE_FRESH) == (page->fresh == blocks), "a page knows whether it has fresh blocks");
   for (uint32_t i = 0; i < page->length; i++)
     REQUIRE(span_of(span_granule(page) + i) == page, "each granule of a page leads to it");
   for (void *block = page->free; block; block = *(void **)block) {
     REQUIRE(is_block(page, block), "a link of the free list leads to a block of its page");
     REQUIRE(++listed <= blocks, "the free list ends");
-  }
-  if (page->flags & PAGE_WAITS) {
-    REQUIRE(!page->used && !private_blocks(page) && !remote_blocks(page), "a waiting page has no block in use");
-    REQUIRE(span_tag(page) == TAG_NONE, "a waiting page belongs to nobody");
-    return NULL;
   }
   uint32_t held = page->used - (heap->page[page->kind] == page);
   REQUIRE(held + listed + private_blocks(page) + (blocks - page->fresh) == blocks,

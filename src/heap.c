@@ -2,9 +2,11 @@
 #include "heap.h"
 
 #include "check.h"
+#include "mode.h"
 #include "options.h"
 #include "page.h"
 #include "process.h"
+#include "record.h"
 #include "remote.h"
 #include "segment.h"
 
@@ -13,6 +15,7 @@ struct span rtm_no_page = {.hint = &no_hint};
 struct heap rtm_no_heap = {.page = {[0 ... CLASSES] = &rtm_no_page}};
 _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
+_Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));
 
 static struct {
   struct os_lock lock;
@@ -27,18 +30,32 @@ struct heap *heap_first(void) {
 void heap_lock_for_fork(void) { os_lock_acquire(&heaps.lock); }
 void heap_unlock_after_fork(void) { os_lock_release(&heaps.lock); }
 
-static enum heap_state owned(void) { return rtm_options.count || DEBUG_VARIANT ? HEAP_COUNTED : HEAP_OWNED; }
+enum heap_state heap_owned(void) { return rtm_options.count || DEBUG_VARIANT ? HEAP_COUNTED : HEAP_OWNED; }
 
-static struct heap *heap_new(void) {
+// How many heaps of the routine there are. Under the lock.
+static uint32_t count_of(uintptr_t routine) {
+  uint32_t count = 0;
+  for (struct heap *heap = atomic_load_explicit(&heaps.all, memory_order_relaxed); heap; heap = heap->next)
+    count += heap->routine == routine;
+  return count;
+}
+
+struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_state) {
   struct heap *heap = arena_metadata(sizeof *heap);
   if (!heap) return NULL;
+  heap->routine = routine;
+  heap->index = index;
   for (unsigned class = 0; class <= CLASSES; class ++) heap->page[class] = &rtm_no_page;
   heap->keeps_pages = true;
   segment_keep(heap, true);
-  segment_take_spare(heap);
+  if (mode_is_loading())
+    segment_keep_all(heap);
+  else
+    segment_take_spare(heap);
   if (!hint_init(&heap->hints)) return NULL;
-  __atomic_store_n(&heap->state, owned(), __ATOMIC_RELAXED);
+  __atomic_store_n(&heap->state, heap_state, __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
+  if (index == HEAP_NEXT_INDEX) heap->index = count_of(routine);
   heap->next = atomic_load_explicit(&heaps.all, memory_order_relaxed);
   atomic_store_explicit(&heaps.all, heap, memory_order_release);
   os_lock_release(&heaps.lock);
@@ -46,13 +63,15 @@ static struct heap *heap_new(void) {
 }
 
 // The first orphan that nobody holds at the moment. One step, unless threads are freeing into orphans right now.
-static struct heap *adopt(void) {
+// While a profile is recorded, the first of its own routine, as a profile's heaps belong to routines.
+static struct heap *adopt(uintptr_t routine) {
   os_lock_acquire(&heaps.lock);
   struct heap **link = &heaps.orphans, *heap;
   for (; (heap = *link); link = &heap->next_orphan) {
+    if (RTM_UNLIKELY(heap->record != NULL) && heap->routine != routine) continue;
     uint32_t orphan = HEAP_ORPHAN;
     // Acquire: pairs with the release in heap_leave and heap_unclaim.
-    if (__atomic_compare_exchange_n(&heap->state, &orphan, owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+    if (__atomic_compare_exchange_n(&heap->state, &orphan, heap_owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
       *link = heap->next_orphan;
       break;
     }
@@ -66,6 +85,14 @@ static struct heap *adopt(void) {
 }
 
 void heap_leave(struct heap *heap) {
+  if (RTM_UNLIKELY(heap->stores != NULL)) {
+    struct heap *general = heap->stores->general;
+    heap->stores->general = NULL;
+    mode_leave_heap(heap);
+    if (!general) return;
+    heap = general;
+  }
+  if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(false);
   page_leave_all(heap);
   hint_empty_stash(&heap->hints);
   segment_keep(heap, false);
@@ -83,20 +110,50 @@ bool heap_claim(struct heap *heap) {
 
 void heap_unclaim(struct heap *heap) { __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST); }
 
+static struct heap *make_general(uintptr_t routine) {
+  bool records = rtm_options.record[0];
+  struct heap *heap = heap_new(routine, records ? HEAP_NEXT_INDEX : 0, heap_owned());
+  if (heap && records) heap->record = record_new(heap);
+  return heap;
+}
+
+struct heap *heap_general(void) {
+  struct heap *heap = adopt(rtm_thread_routine);
+  if (!heap) heap = make_general(rtm_thread_routine);
+  if (heap) mode_adapt(heap);
+  return heap;
+}
+
+static void use(struct heap *heap) {
+  rtm_heap = heap;
+  rtm_fast_heap = rtm_options.count || DEBUG_VARIANT ? &rtm_no_heap : heap;
+}
+
 struct heap *heap_of_thread(void) {
   if (rtm_heap != &rtm_no_heap) return rtm_heap;
   if (!process_init()) return NULL;
   if (rtm_heap != &rtm_no_heap) return rtm_heap;  // made while the process started
-  struct heap *heap = adopt();
-  if (!heap) heap = heap_new();
+  struct heap *heap = mode_take_heap(rtm_thread_routine);
+  if (!heap) heap = heap_general();
   if (!heap) return NULL;
-  rtm_heap = heap;
-  rtm_fast_heap = rtm_options.count || DEBUG_VARIANT ? &rtm_no_heap : heap;
+  use(heap);
+  if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(true);
   process_watch_thread();
   return heap;
 }
 
+void heap_change(void) {
+  struct heap *own = rtm_heap, *prepared = own->stores ? NULL : mode_take_heap(rtm_thread_routine);
+  if (!prepared) return;
+  prepared->stores->general = own;
+  use(prepared);
+  process_watch_thread();
+}
+
 void heap_trim(struct heap *heap) {
+  // What was prepared stays.
+  if (heap->stores) heap = heap->stores->general;
+  if (!heap || mode_now() != MODE_GENERAL) return;
   remote_collect_all(heap);
   page_release_empty(heap);
   segment_trim(heap);

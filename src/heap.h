@@ -12,6 +12,7 @@ enum heap_state {
   HEAP_OWNED,    // by a thread
   HEAP_ORPHAN,   // its thread has exited; in the list of orphans
   HEAP_CLAIMED,  // an orphan that a thread works on for the length of one call
+  HEAP_STORES,   // has stores and nothing else; frees of other threads go there whether it has a thread or not
   HEAP_COUNTED,  // owned, and operations are counted or checked: frees leave their short paths
 };
 
@@ -40,6 +41,10 @@ struct heap {
   bool keeps_pages;                      // an empty page stays if its class has no other with free blocks
   uint32_t waiting;                      // span index: stack of empty pages to be released (page.c)
   uint32_t turn;                         // of housekeeping (page.c)
+  struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one
+  struct record *record;                 // counts its peaks (record.h); NULL: not recorded
+  uintptr_t routine;                     // start routine of its thread, 0 for the main thread or where unknown,
+  uint32_t index;                        // and its number among the heaps of that routine
   struct hints hints;
   _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics
   struct heap *next;            // all heaps
@@ -59,8 +64,21 @@ RTM_INLINE bool heap_has_thread(const struct heap *heap) {
   return state != HEAP_ORPHAN && state != HEAP_CLAIMED;
 }
 
-// The heap of the calling thread, made or adopted if there is none; NULL if out of memory.
+// The calling thread's start routine, where pthread_create was seen; 0: the main thread, or unknown.
+RTM_HIDDEN extern _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));
+
+// The heap of the calling thread, prepared, made or adopted if there is none; NULL if out of memory.
 struct heap *heap_of_thread(void);
+// A general heap: adopted or made. NULL: out of memory.
+struct heap *heap_general(void);
+// A heap of its own in this state, `index` of its routine or the next that is free; in the list of all heaps. NULL: out
+// of memory.
+// The state of a heap that a thread has.
+enum heap_state heap_owned(void);
+enum { HEAP_NEXT_INDEX = UINT32_MAX };
+struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
+// A profile was loaded: if there is a prepared heap for the calling thread, its own one serves what that has not.
+void heap_change(void);
 // Leaves the heap to the next thread that needs one. O(CLASSES), whatever the heap holds.
 void heap_leave(struct heap *heap);
 // Claims an orphan for the length of a call; false if its thread lives or another holds it.

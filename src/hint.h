@@ -81,6 +81,17 @@ RTM_INLINE struct span *hint_take_stashed(struct hints *hints) {
 }
 // Puts the stash back, for a thread that leaves the heap.
 void hint_empty_stash(struct hints *hints);
+// A span of the class whose bit is set, and stays so; NULL where none is found at a glance. Owner only. 12
+// instructions.
+RTM_INLINE struct span *hint_peek(struct hints *hints, unsigned class) {
+  struct hint_group *group = hints->class[class].group;
+  if (!group) return NULL;
+  uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
+  if (!leaves) return NULL;
+  struct hint_leaf *leaf = group->leaf[bits_lowest(leaves)];
+  uint64_t spans = atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
+  return spans ? leaf->span[bits_lowest(spans)] : NULL;
+}
 // Clears the span's own bit, before the owner looks at its remote words without having been led there. O(1).
 void hint_lower(struct span *span);
 

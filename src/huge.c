@@ -3,6 +3,7 @@
 #include "os/purge.h"
 
 #include "message.h"
+#include "record.h"
 
 static bool too_large(size_t size) { return size > (size_t)rtm_arena.segments_most << SEGMENT_SHIFT; }
 static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
@@ -11,6 +12,8 @@ static void *start(struct span *run, uint32_t granules) {
   run->reciprocal = granules;
   span_set_tag(run, TAG_HUGE);
   rtm_window_table[span_granule(run)] = span_index(run);
+  run->record = rtm_heap->record;
+  if (RTM_UNLIKELY(run->record != NULL)) record_large(run->record, huge_size(run));
   return run->start;
 }
 
@@ -27,14 +30,20 @@ void huge_free(struct span *span, void *block) {
   if (RTM_UNLIKELY(__atomic_exchange_n(&span->tag, TAG_NONE, __ATOMIC_RELAXED) != TAG_HUGE))
     message_misuse(block, "double free", "another thread freed the block at the same time");
   rtm_window_table[span_granule(span)] = 0;
+  if (RTM_UNLIKELY(span->record != NULL)) record_large_gone(span->record, huge_size(span));
   arena_give_run(span);
 }
 
 void *huge_resize(struct span *span, size_t size) {
   if (too_large(size)) return NULL;
   uint32_t granules = granules_for(size), had = span->reciprocal;
+  struct record *record = span->record;
   if (arena_resize_run(span, granules)) {
     span->reciprocal = granules;
+    if (RTM_UNLIKELY(record != NULL)) {
+      record_large(record, huge_size(span));
+      record_large_gone(record, (size_t)had << GRANULE_SHIFT);
+    }
     if (granules < had && rtm_arena.purge != PURGE_NEVER) {
       // What is left of the last segment goes back too.
       uint32_t end = span->length * SEGMENT_GRANULES;
@@ -46,5 +55,8 @@ void *huge_resize(struct span *span, size_t size) {
   }
   if (granules <= had) return NULL;
   struct span *moved = arena_move_run(span, granules);
-  return moved ? start(moved, granules) : NULL;
+  if (!moved) return NULL;
+  void *block = start(moved, granules);
+  if (RTM_UNLIKELY(record != NULL)) record_large_gone(record, (size_t)had << GRANULE_SHIFT);
+  return block;
 }

@@ -4,6 +4,7 @@
 #include "check.h"
 #include "message.h"
 #include "page.h"
+#include "record.h"
 #include "remote.h"
 #include "segment.h"
 
@@ -37,12 +38,14 @@ RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
   span->reciprocal = 0;
   span->flags = zero ? MEDIUM_ZERO : 0;
   span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
+  if (RTM_UNLIKELY(heap->record != NULL)) record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
   return span->start;
 }
 
 // Gives the span back and returns it as it is now, free and not yet in a set.
 RTM_INLINE struct span *release(struct heap *heap, struct span *span, unsigned *joined) {
   hint_detach(span);
+  if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)span->length << GRANULE_SHIFT);
   return segment_join(heap, span, span->length, joined);
 }
 
@@ -75,7 +78,9 @@ RTM_INLINE struct span *collect_for(struct heap *heap, uint32_t length) {
 // of the arena comes first (see segment_must_prepare); then, as many blocks come back as go out, as long as other
 // threads have freed any.
 RTM_INLINE struct span *prepare(struct heap *heap, uint32_t length) {
-  if (RTM_LIKELY(heap->spare_ready)) {
+  if (RTM_UNLIKELY(heap->stores != NULL)) {
+    // All was made ahead (mode.h).
+  } else if (RTM_LIKELY(heap->spare_ready)) {
     if (RTM_UNLIKELY(arena_describes_few())) {
       arena_describe();
       return NULL;
@@ -89,7 +94,7 @@ RTM_INLINE struct span *prepare(struct heap *heap, uint32_t length) {
     }
     return NULL;
   }
-  if (hint_must_grow(&heap->hints, SPAN_MEDIUM) && segment_has_half(heap)) {
+  if (hint_must_grow(&heap->hints, SPAN_MEDIUM) && segment_has_half(heap) && !heap->stores) {
     hint_grow(&heap->hints, SPAN_MEDIUM);
     return NULL;
   }
@@ -159,8 +164,14 @@ void medium_collect(struct heap *heap, struct span *span) {
 bool medium_resize(struct heap *heap, struct span *span, size_t size) {
   if (size > MEDIUM_MAX) return false;
   uint32_t length = granules_for(size);
+  size_t had = (size_t)span->length << GRANULE_SHIFT;
   if (length > span->length && !segment_grow(heap, span, length)) return false;
   if (length < span->length) segment_shorten(heap, span, length, false);
+  if (RTM_UNLIKELY(heap->record != NULL)) {
+    // In this order: a prepared heap has both blocks for a while.
+    record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
+    record_large_gone(heap->record, had);
+  }
   return true;
 }
 

@@ -1,6 +1,7 @@
 // See options.h.
 #include "options.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,39 @@ static void read_flag(const char *name, bool *flag) {
     message_warn(name, value, "expected 0 or 1; the option is left out");
 }
 
+static void read_name(const char *name, char *target, size_t size) {
+  const char *value = get(name);
+  if (!value) return;
+  if (strlen(value) < size)
+    strcpy(target, value);
+  else
+    message_warn(name, value, "the file name is too long; the option is left out");
+}
+
+static void read_word(const char *name, const char *const *words, const char *expected, unsigned *result) {
+  const char *value = get(name);
+  if (!value || !*value) return;
+  for (unsigned i = 0; words[i]; i++)
+    if (strcmp(value, words[i]) == 0) {
+      *result = i;
+      return;
+    }
+  message_warn(name, value, expected);
+}
+
+static void read_signal(const char *name, int *number) {
+  static const struct {
+    const char *name;
+    int number;
+  } signals[] = {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}, {"TERM", SIGTERM}, {"INT", SIGINT}};
+  const char *value = get(name);
+  if (!value || !*value) return;
+  if (strncmp(value, "SIG", 3) == 0) value += 3;
+  for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
+    if (strcmp(value, signals[i].name) == 0) *number = signals[i].number;
+  if (!*number) message_warn(name, value, "expected USR1, USR2, HUP, TERM or INT; no signal saves the profile");
+}
+
 void options_read(void) {
   static bool read;  // the start may be tried again when there was no memory
   if (read) return;
@@ -85,11 +119,21 @@ void options_read(void) {
   read_bytes("RTMALLOC_LIMIT", &o->limit);
   read_bytes("RTMALLOC_RESERVE", &o->reserve);
   read_flag("RTMALLOC_VERBOSE", &o->verbose);
-  value = get("RTMALLOC_REPORT");
-  if (value && strlen(value) < sizeof o->report)
-    strcpy(o->report, value);
-  else if (value)
-    message_warn("RTMALLOC_REPORT", value, "the file name is too long; no report is written");
+  read_name("RTMALLOC_REPORT", o->report, sizeof o->report);
+  read_name("RTMALLOC_RECORD", o->record, sizeof o->record);
+  read_name("RTMALLOC_PROFILE", o->profile, sizeof o->profile);
+  static const char *const modes[] = {"general", "seg", "pag", NULL}, *const on_miss[] = {"count", "report", "abort",
+                                                                                          "null", NULL};
+  read_word("RTMALLOC_MODE", modes, "expected general, seg or pag; the mode is general", &o->mode);
+  read_word("RTMALLOC_ON_MISS", on_miss, "expected count, report, abort or null; misses are counted", &o->on_miss);
+  read_signal("RTMALLOC_RECORD_SIGNAL", &o->record_signal);
+  read_flag("RTMALLOC_SEAL", &o->seal);
+  if (o->record[0] && o->mode) {
+    message_warn("RTMALLOC_RECORD", o->record, "a profile is recorded in mode general only; RTMALLOC_MODE is left out");
+    o->mode = 0;
+    o->profile[0] = 0;
+    o->seal = false;
+  }
   o->count = o->verbose || o->report[0];
 }
 

@@ -10,6 +10,12 @@ struct options {
   size_t reserve;     // RTMALLOC_RESERVE, bytes
   bool verbose;       // RTMALLOC_VERBOSE
   char report[4096];  // RTMALLOC_REPORT, a file name; empty: none
+  char record[4096];  // RTMALLOC_RECORD, RTMALLOC_PROFILE: file names; empty: none
+  char profile[4096];
+  int record_signal;  // RTMALLOC_RECORD_SIGNAL; 0: none
+  unsigned mode;      // RTMALLOC_MODE: enum mode
+  unsigned on_miss;   // RTMALLOC_ON_MISS: enum on_miss
+  bool seal;          // RTMALLOC_SEAL
   bool count;         // operations are counted: verbose or report
 };
 RTM_HIDDEN extern struct options rtm_options;

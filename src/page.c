@@ -1,6 +1,7 @@
 // See page.h; the equations of a page are in span.h.
 #include "page.h"
 
+#include "record.h"
 #include "remote.h"
 #include "segment.h"
 
@@ -64,6 +65,7 @@ RTM_INLINE void forget_private(struct span *page) {
 
 // An empty page, in no queue. Where there is too much free memory, what its span has become goes back with it.
 static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
+  if (RTM_UNLIKELY(heap->record != NULL)) record_page_gone(heap->record, page);
   hint_detach(page);
   heap->pages[page->kind]--;
   unsigned joined;
@@ -74,7 +76,7 @@ static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
     segment_insert_dirty(heap, page);
 }
 
-static void release_queued(struct heap *heap, struct span *page) {
+RTM_INLINE void release_queued(struct heap *heap, struct span *page) {
   dequeue(heap, page);
   forget_private(page);
   page_release(heap, page);
@@ -108,6 +110,7 @@ void page_release_waiting(struct heap *heap) {
 //   collect  what other threads have freed, in any class
 // True if there was any of the rest to do.
 static bool housekeep(struct heap *heap, unsigned class) {
+  if (RTM_UNLIKELY(heap->stores != NULL)) return false;  // all was made ahead (mode.h)
   if (hint_must_grow(&heap->hints, class))
     hint_grow(&heap->hints, class);
   else if (hint_must_share(&heap->hints))
@@ -306,6 +309,7 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   span_set_tag(page, (uintptr_t)heap);
   set_table(page);
   heap->pages[class]++;
+  if (RTM_UNLIKELY(heap->record != NULL)) record_page(heap->record, page);
   struct span *last = heap->page[class];
   heap->page[class] = page;
   if (last != &rtm_no_page) left(heap, last);
@@ -332,6 +336,17 @@ RTM_INLINE bool is_at_hand(const struct heap *heap, unsigned class) {
   return has_unlinked(heap->page[class]) || heap->queue[class].head;
 }
 
+static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
+  hint_lower(page);
+  collect(page);
+  if (!is_current(heap, page)) {
+    span_set_tag(page, (uintptr_t)heap);
+    make_current(heap, page);
+  }
+  link_private(page, BATCH);
+  return take_linked(page);
+}
+
 // The page that was found empty last is of this class: it serves again.
 static void *take_waiting(struct heap *heap, struct span *page) {
   heap->waiting = page->next;
@@ -343,20 +358,17 @@ static void *take_waiting(struct heap *heap, struct span *page) {
   return extend(page, 1);
 }
 
-static RTM_NOINLINE void *take_remote(struct span *page) {
-  collect(page);
-  link_private(page, BATCH);
-  return take_linked(page);
-}
-
-// Nothing of the class is at hand. What others have freed in the current page comes back; but not always, as then
-// nothing would be collected in other pages, if all that a program does is to pass one page's blocks round.
+// Nothing of the class is at hand, and no page of it is queued. What others have freed in one of its pages comes back;
+// but not always, as then nothing would be collected in other classes, if all that a program does is to pass one
+// class's blocks round.
 static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   enum { ROUNDS_MOST = 8 };
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
-  page = heap->page[class];
-  if (heap->turn++ % ROUNDS_MOST && has_remote(page)) return take_remote(page);
+  if (heap->turn++ % ROUNDS_MOST) {
+    page = hint_peek(&heap->hints, class);
+    if (page && has_remote(page)) return take_remote(heap, page);
+  }
   return take_from_new(heap, class);
 }
 
@@ -386,6 +398,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
 }
 
 void page_leave_all(struct heap *heap) {
+  if (heap->record) record_leave(heap->record);
   heap->keeps_pages = false;
   for (unsigned class = 1; class <= CLASSES; class ++) {
     // A page that was kept is the first in its queue.

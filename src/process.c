@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "heap.h"
+#include "mode.h"
 #include "options.h"
 #include "segment.h"
 #include "stats.h"
@@ -76,6 +77,7 @@ bool process_init(void) {
       pthread_key_create(&thread_key, thread_exits);
       pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
       options_apply();
+      mode_start();
       starting = false;
       atomic_store_explicit(&started, STARTED_ALL, memory_order_release);
       if (rtm_heap != &rtm_no_heap) process_watch_thread();

@@ -7,7 +7,7 @@
 #include "page.h"
 #include "stats.h"
 
-_Noreturn void remote_free_twice(const void *block) {
+void remote_free_twice(const void *block) {
   message_misuse(block, "double free", "the block was freed before, by another thread");
 }
 

@@ -7,7 +7,8 @@
 
 // The heap is an orphan or held by someone. O(1), not wait-free bounded: the caller may become its owner for the call.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block);
-_Noreturn RTM_COLD void remote_free_twice(const void *block);
+// Does not return; not declared so, as then it would need a stack frame on the way there.
+RTM_COLD void remote_free_twice(const void *block);
 // Some remote free is pending: collects those of one span of any class. Called wherever a heap is about
 // to hand out fresh memory, so that freed memory of classes that are no longer asked for comes back as well. O(1).
 void remote_collect(struct heap *heap);
@@ -26,7 +27,10 @@ RTM_INLINE void remote_mark(struct span *span, void *block) {
   // Adding the bit is one instruction that returns the old value; an OR that does would be a compare-and-swap loop.
   // Release: this thread's use of the block comes before its next use. Sequentially consistent with the hints.
   uint64_t before = atomic_fetch_add_explicit(&span->remote[number / 64], bit, memory_order_seq_cst);
-  if (RTM_UNLIKELY(before & bit)) remote_free_twice(block);
+  if (RTM_UNLIKELY(before & bit)) {
+    remote_free_twice(block);
+    return;
+  }
   hint_raise(hint, hint_bit);
 }
 

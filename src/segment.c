@@ -1,6 +1,8 @@
 // See segment.h.
 #include "segment.h"
 
+#include "mode.h"
+
 struct segment_lists rtm_segment_lists[SEGMENT_GRANULES + 1];
 
 void segment_init(void) {
@@ -20,6 +22,8 @@ void segment_keep(struct heap *heap, bool has_thread) {
   if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_shift = NOTHING_OF_LIVE;
 }
 
+void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }
+
 // Segments are mapped whole if that is possible; if not, segment_map does what is.
 void segment_map_spare(struct heap *heap) {
   bool taken;
@@ -36,12 +40,13 @@ void segment_take_spare(struct heap *heap) {
   }
 }
 
-static void segment_insert_whole(struct heap *heap) {
+struct span *segment_extend(struct heap *heap) {
   struct span *span = segment_more(heap);
-  if (!span) return;
+  if (!span) return NULL;
   span->kind = SPAN_FREE;
   segment_set_ends(span);
   segment_insert(heap, span);
+  return span;
 }
 
 void segment_prepare_piece(struct heap *heap) {
@@ -52,10 +57,11 @@ void segment_prepare_piece(struct heap *heap) {
   else if (!heap->spare_ready)
     segment_map_spare(heap);
   else
-    segment_insert_whole(heap);
+    segment_extend(heap);
 }
 
 struct span *segment_more(struct heap *heap) {
+  if (RTM_UNLIKELY(rtm_mode_watches) && !mode_miss_memory(heap, GRANULE_SIZE)) return NULL;
   if (RTM_UNLIKELY(!heap->spare_ready)) segment_take_spare(heap);
   uint32_t segment = heap->spare;
   heap->spare = 0;

@@ -40,6 +40,10 @@ RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
   return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live >> heap->keep_shift;
 }
 void segment_keep(struct heap *heap, bool has_thread);
+// Nothing goes back, and nothing is taken ahead.
+void segment_keep_all(struct heap *heap);
+// A further segment, mapped, all of it free; NULL if out of memory.
+struct span *segment_extend(struct heap *heap);
 
 // ---- descriptors ----
 

@@ -39,6 +39,7 @@ enum span_kind {
   SPAN_MEDIUM = CLASSES + 1,
   SPAN_HUGE,
   SPAN_FREE,
+  SPAN_STORE,  // all blocks of one bin of a prepared heap (store.h)
 };
 
 // Values of `tag` that are no heap. A heap's address is a multiple of 64.
@@ -70,6 +71,7 @@ struct span {
       struct hint_word *hint;  // page, medium: its leaf in the heap's hint tree, and its bit there (hint.h)
       uint64_t hint_bit;
     };
+    struct record *record;  // huge: whose recording counts it; NULL: none
     struct {
       struct span *free_next;   // free span: next in its TLSF list
       struct span **free_link;  // what points to it there
@@ -85,14 +87,25 @@ struct span {
   };
   uint8_t kind;   // enum span_kind, or the size class of a page
   uint8_t flags;  // enum span_flags
-  // Second cache line. `remote` is written by any thread, `private` by the owner.
-  _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
-  uint64_t private[REMOTE_WORDS];         // the same, collected by the owner
+  // Second cache line. `remote` is written by any thread, the rest by the owner.
+  union {
+    struct {
+      _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
+      uint64_t private[REMOTE_WORDS];         // the same, collected by the owner
+    };
+    struct {                             // a store
+      _Atomic uint64_t *store_level[4];  // the tree of what other threads have freed
+      uint64_t store_reciprocal;         // floor(2^64 / block size), or one more
+      uint64_t store_size;               // of a block, bytes
+      uint64_t store_found;              // bits of a word that the owner took, and has not handed out yet,
+      uint32_t store_at;                 // and which word that was
+    };
+  };
 };
 _Static_assert(sizeof(struct span) == SPAN_SIZE, "a span is two cache lines");
 _Static_assert(offsetof(struct span, remote) == 64, "remote frees have a line of their own");
 _Static_assert(PAGE_BLOCKS_MAX == 64 * REMOTE_WORDS, "a bit for each block");
-_Static_assert(SPAN_FREE < 256, "kind is a byte");
+_Static_assert(SPAN_STORE < 256, "kind is a byte");
 
 // A segment's own record; it takes the place of the second span descriptor of each segment.
 struct segment {

@@ -16,6 +16,7 @@ struct start {
 
 static void *run(void *block) {
   struct start start = *(struct start *)block;
+  rtm_thread_routine = (uintptr_t)start.routine;
   heap_of_thread();
   free_fast(block);
   return start.routine(start.argument);

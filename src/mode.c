@@ -1,0 +1,383 @@
+// See mode.h.
+#define _GNU_SOURCE
+#include "mode.h"
+
+#include <errno.h>
+#include <link.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arena.h"
+#include "message.h"
+#include "options.h"
+#include "os/pin.h"
+#include "profile.h"
+#include "record.h"
+#include "rtmalloc.h"
+#include "segment.h"
+
+static bool loading;
+static struct {
+  struct os_lock lock;
+  enum mode mode;
+  _Atomic bool sealed;
+  struct stores *all;
+  _Atomic uint64_t misses[RTM_MISS_KINDS];
+  uint64_t calls_at_seal;
+  size_t held;  // bytes made ready by loading
+  uint64_t load_us;
+} state;
+bool rtm_mode_watches;
+
+enum mode mode_now(void) { return state.mode; }
+bool mode_is_loading(void) { return loading; }
+bool mode_is_sealed(void) { return atomic_load_explicit(&state.sealed, memory_order_relaxed); }
+static const char *const mode_names[] = {"general", "seg", "pag"};
+const char *mode_name(void) { return mode_names[state.mode]; }
+
+static uint64_t system_calls(void) {
+  struct rtm_stats stats;
+  rtm_stats(&stats);
+  return stats.system_calls;
+}
+uint64_t mode_calls_since_seal(void) { return mode_is_sealed() ? system_calls() - state.calls_at_seal : 0; }
+
+// ---- misses ----
+
+static const char *const miss_names[RTM_MISS_KINDS] = {"page", "span", "huge", "thread"};
+
+static unsigned miss_kind(size_t size) {
+  return size <= BLOCK_MAX                                      ? RTM_MISS_PAGE
+         : size <= (size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT ? RTM_MISS_SPAN
+                                                                : RTM_MISS_HUGE;
+}
+
+static void tell(unsigned kind, size_t size) {
+  char line[160];
+  struct text text = {line, sizeof line, 0};
+  text_add(&text, "rtmalloc: miss: ");
+  text_add(&text, miss_names[kind]);
+  if (kind == RTM_MISS_THREAD) {
+    text_add(&text, ": a thread started that the profile has no heap for\n");
+  } else {
+    text_add(&text, " of ");
+    text_add_number(&text, size);
+    text_add(&text, " bytes: the profile has fewer of them; record again with this load\n");
+  }
+  os_write(2, line, text.length);
+}
+
+// True if the operation is to be served.
+static bool missed(unsigned kind, size_t size) {
+  atomic_fetch_add_explicit(&state.misses[kind], 1, memory_order_relaxed);
+  if (!mode_is_sealed() || rtm_options.on_miss == MISS_COUNT) return true;
+  if (rtm_options.on_miss == MISS_NULL) return kind == RTM_MISS_THREAD;
+  tell(kind, size);
+  if (rtm_options.on_miss == MISS_ABORT) os_abort();
+  return true;
+}
+
+RTM_COLD bool mode_miss(struct heap *heap, size_t size) {
+  heap->stores->misses[size <= BLOCK_MAX ? size_class(size) : size <= BIN_SIZE_MAX ? bin_of_large(size) : 0]++;
+  return missed(miss_kind(size), size);
+}
+
+RTM_COLD bool mode_miss_memory(const struct heap *heap, size_t size) {
+  // What a prepared heap has no store for was counted there; this may be the general heap beside it.
+  if (loading || (rtm_heap->stores && rtm_heap != heap)) return true;
+  return missed(miss_kind(size), size);
+}
+
+uint64_t rtm_misses(void) {
+  uint64_t sum = 0;
+  for (unsigned kind = 0; kind < RTM_MISS_KINDS; kind++) sum += rtm_misses_of(kind);
+  return sum;
+}
+uint64_t rtm_misses_of(enum rtm_miss kind) {
+  return (unsigned)kind < RTM_MISS_KINDS ? atomic_load_explicit(&state.misses[kind], memory_order_relaxed) : 0;
+}
+
+// ---- prepared heaps ----
+
+struct search {
+  const char *module;
+  uintptr_t base;
+};
+
+static int match_module(struct dl_phdr_info *module, size_t size, void *argument) {
+  (void)size;
+  struct search *search = argument;
+  const char *name = module->dlpi_name;
+  char self[4096];
+  if (!*name) {  // the program itself
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0) return 0;
+    self[length] = 0;
+    name = self;
+  }
+  const char *slash = strrchr(name, '/');
+  if (strcmp(slash ? slash + 1 : name, search->module) != 0) return 0;
+  search->base = module->dlpi_addr;
+  return 1;
+}
+
+// The address of the thread's start routine in this process; false if its module is not there.
+static bool find_routine(const struct profile_record *thread, uintptr_t *routine) {
+  *routine = 0;
+  if (!thread->module[0]) return true;
+  struct search search = {thread->module, 0};
+  if (!dl_iterate_phdr(match_module, &search)) return false;
+  *routine = search.base + thread->offset;
+  return true;
+}
+
+// What a store is made of: so many blocks of the bin, and a few more, as a free may be on its way for a while.
+enum { BLOCKS_MORE = 2 };
+static uint64_t blocks_of(const struct profile_record *thread, unsigned bin) {
+  uint64_t blocks = thread->blocks[bin];
+  return blocks && bin <= CLASSES ? blocks + BLOCKS_MORE : blocks;
+}
+
+static bool has_store(unsigned bin, enum mode mode) {
+  return mode == MODE_PAG || bin_size(bin) > (size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT;
+}
+
+static size_t store_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks * bin_size(bin), GRANULE_SIZE); }
+
+static bool pinned(const void *address, size_t bytes, bool *permitted) {
+  state.held += bytes;
+  if (!os_pin(address, bytes)) *permitted = false;
+  return true;
+}
+
+// The stores of one heap, side by side in a run of segments, and their trees.
+static const char *make_stores(struct heap *heap, const struct profile_record *thread, enum mode mode,
+                               bool *permitted) {
+  size_t bytes = 0, words = 0;
+  for (unsigned bin = 1; bin < BINS; bin++) {
+    uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
+    if (!blocks) continue;
+    if (blocks > STORE_BLOCKS_MAX) return "it has more blocks of one size than a store can hold";
+    if (bytes > (size_t)PTRDIFF_MAX / 4 || bin_size(bin) > (size_t)PTRDIFF_MAX / 4 / blocks)
+      return "it needs more memory than there are addresses";
+    bytes += store_bytes(blocks, bin);
+    words += bits_round_up(store_words(blocks), 64);
+  }
+  if (!bytes) return NULL;
+  bool zero;
+  if (bytes >> SEGMENT_SHIFT >= rtm_arena.segments_most) return "it needs more memory than this process can have";
+  struct span *run = arena_take_run((uint32_t)(bytes >> GRANULE_SHIFT), 1, &zero);
+  if (!run) return "the system or RTMALLOC_LIMIT does not give the memory that it needs";
+  _Atomic uint64_t *tree = os_map(bits_round_up(words, GRANULE_SIZE));
+  if (!tree) {
+    arena_give_run(run);
+    return "the system does not give the memory that it needs";
+  }
+  pinned(tree, words, permitted);
+  pinned(run->start, bytes, permitted);
+  uint32_t slot = span_granule(run) / SEGMENT_GRANULES * SEGMENT_GRANULES + FIRST_SPAN_SLOT;
+  char *start = run->start;
+  pinned(&rtm_window_table[span_granule(run)], (bytes >> GRANULE_SHIFT) * sizeof *rtm_window_table, permitted);
+  pinned(span_at(slot), SPAN_SIZE * (size_t)BINS, permitted);
+  for (unsigned bin = 1; bin < BINS; bin++) {
+    uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
+    if (!blocks) continue;
+    struct span *store = span_at(slot++);
+    store_make(mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin), (uint32_t)blocks, tree);
+    start += store_bytes(blocks, bin);
+    tree += bits_round_up(store_words(blocks), 64) / sizeof *tree;
+    if (bin <= CLASSES)
+      heap->page[bin] = store;
+    else
+      heap->stores->large[bin - CLASSES - 1] = store;
+  }
+  return NULL;
+}
+
+static const char *prepare(const struct profile_record *thread, enum mode mode, bool *permitted) {
+  uintptr_t routine;
+  if (!find_routine(thread, &routine)) return NULL;  // its module may come later: such threads are misses
+  struct heap *heap = heap_new(routine, thread->index, mode == MODE_PAG ? HEAP_STORES : heap_owned());
+  struct stores *stores = heap ? arena_metadata(sizeof *stores) : NULL;
+  if (!stores) return "the system does not give the memory that it needs";
+  for (unsigned i = 0; i < BINS_LARGE; i++) stores->large[i] = &rtm_no_page;
+  stores->heap = heap;
+  stores->mode = mode;
+  heap->stores = stores;
+  const char *wrong = make_stores(heap, thread, mode, permitted);
+  if (wrong) return wrong;
+  if (mode == MODE_SEG) {
+    // What the recorded thread had in pages and spans, a quarter more for what another order of requests may cost.
+    uint64_t granules =
+        (uint64_t)thread->span_granules + thread->pages[0] + 8ull * thread->pages[1] + 16ull * thread->pages[2];
+    granules += granules / 4;
+    for (uint32_t had = 0; had < granules; had += SEGMENT_GRANULES) {
+      struct span *segment = segment_extend(heap);
+      if (!segment) return "the system does not give the memory that it needs";
+      pinned(segment->start, SEGMENT_SIZE, permitted);
+    }
+  }
+  pinned(heap, sizeof *heap, permitted);
+  pinned(stores, sizeof *stores, permitted);
+  stores->next = state.all;
+  state.all = stores;
+  return NULL;
+}
+
+struct heap *mode_take_heap(uintptr_t routine) {
+  if (state.mode == MODE_GENERAL) return NULL;
+  for (struct stores *stores = state.all; stores; stores = stores->next) {
+    if (stores->heap->routine != routine || atomic_load_explicit(&stores->taken, memory_order_relaxed)) continue;
+    // Acquire: pairs with the release in mode_leave_heap.
+    if (!atomic_exchange_explicit(&stores->taken, true, memory_order_acquire)) return stores->heap;
+  }
+  if (state.all) missed(RTM_MISS_THREAD, 0);
+  return NULL;
+}
+
+void mode_leave_heap(struct heap *heap) { atomic_store_explicit(&heap->stores->taken, false, memory_order_release); }
+
+void mode_adapt(struct heap *heap) {
+  if (state.mode != MODE_GENERAL) segment_keep_all(heap);
+}
+
+// ---- loading and sealing ----
+
+static void warn_limit(void) {
+  char number[24];
+  struct text text = {number, sizeof number - 1, 0};
+  size_t limit = os_pin_limit();
+  text_add_number(&text, limit);
+  number[text.length] = 0;
+  message_warn("RLIMIT_MEMLOCK", number,
+               "the memory is in place but may not be locked: raise this limit (ulimit -l unlimited, or memlock in "
+               "/etc/security/limits.conf, or CAP_IPC_LOCK); the run goes on");
+}
+
+static const char *load(const char *path, enum mode mode) {
+  struct profile profile;
+  if (state.mode != MODE_GENERAL && state.all) return "a profile is loaded already; one process has one";
+  if (mode_is_sealed()) return "the process is sealed; rtm_unseal first";
+  const char *wrong = profile_read(path, &profile);
+  if (wrong) return wrong;
+  uint64_t before = os_clock_us();
+  profile_level(&profile);
+  loading = true;
+  bool permitted = os_pin_library();
+  // In reverse: mode_take_heap finds the lowest index first, as the recording does.
+  for (uint32_t at = profile.header->records; at-- > 0 && !wrong;)
+    if (!(profile.record[at].flags & PROFILE_PROCESS)) wrong = prepare(&profile.record[at], mode, &permitted);
+  loading = false;
+  profile_drop(&profile);
+  if (wrong) return wrong;
+  state.mode = mode;
+  rtm_mode_watches = true;
+  state.load_us = os_clock_us() - before;
+  if (!permitted) warn_limit();
+  return NULL;
+}
+
+static bool parse_mode(const char *name, enum mode *mode) {
+  for (unsigned m = 0; m < sizeof mode_names / sizeof *mode_names; m++)
+    if (strcmp(name, mode_names[m]) == 0) {
+      *mode = (enum mode)m;
+      return true;
+    }
+  return false;
+}
+
+int rtm_load_profile(const char *path, const char *name) {
+  enum mode mode;
+  if (!path || !name || !parse_mode(name, &mode) || mode == MODE_GENERAL) {
+    message_warn("rtm_load_profile: mode", name ? name : "(null)", "expected \"seg\" or \"pag\", and a file");
+    return EINVAL;
+  }
+  heap_of_thread();
+  os_lock_acquire(&state.lock);
+  const char *wrong = load(path, mode);
+  os_lock_release(&state.lock);
+  if (wrong) {
+    message_warn("profile", path, wrong);
+    return mode_is_sealed() || state.all ? EBUSY : EINVAL;
+  }
+  heap_change();
+  return 0;
+}
+
+int rtm_save_profile(const char *path) {
+  if (!path || !*path) {
+    message_warn("rtm_save_profile", path ? path : "(null)", "expected a file name");
+    return EINVAL;
+  }
+  if (!rtm_options.record[0]) {
+    message_warn("profile", path, "nothing was recorded: start the program with RTMALLOC_RECORD=file");
+    return ENODATA;
+  }
+  os_lock_acquire(&state.lock);
+  const char *wrong = record_save(path);
+  os_lock_release(&state.lock);
+  if (!wrong) return 0;
+  message_warn("profile", path, wrong);
+  return EIO;
+}
+
+int rtm_seal(void) {
+  os_lock_acquire(&state.lock);
+  const char *wrong = NULL;
+  if (state.mode == MODE_GENERAL)
+    wrong = "the mode is general: load a profile first (rtm_load_profile, or RTMALLOC_PROFILE and RTMALLOC_MODE)";
+  else if (mode_is_sealed())
+    wrong = "the process is sealed already";
+  else {
+    state.calls_at_seal = system_calls();
+    atomic_store_explicit(&state.sealed, true, memory_order_seq_cst);
+  }
+  os_lock_release(&state.lock);
+  if (!wrong) return 0;
+  message_warn("rtm_seal", mode_name(), wrong);
+  return state.mode == MODE_GENERAL ? EINVAL : EALREADY;
+}
+
+int rtm_unseal(void) {
+  os_lock_acquire(&state.lock);
+  bool was = atomic_exchange_explicit(&state.sealed, false, memory_order_seq_cst);
+  os_lock_release(&state.lock);
+  return was ? 0 : EALREADY;
+}
+
+// ---- the start ----
+
+static void on_record_signal(int number) {
+  (void)number;
+  int saved = errno;
+  const char *wrong = record_save(rtm_options.record);
+  if (wrong) message_warn("RTMALLOC_RECORD", rtm_options.record, wrong);
+  errno = saved;
+}
+
+void mode_start(void) {
+  const struct options *o = &rtm_options;
+  if (o->record[0] && o->record_signal) {
+    struct sigaction action = {.sa_handler = on_record_signal, .sa_flags = SA_RESTART};
+    sigaction(o->record_signal, &action, NULL);
+  }
+  if (o->profile[0] && o->mode == MODE_GENERAL) {
+    message_warn("RTMALLOC_PROFILE", o->profile, "it is left out, as RTMALLOC_MODE is not seg or pag");
+  } else if (o->profile[0]) {
+    const char *wrong = load(o->profile, (enum mode)o->mode);
+    if (wrong) message_warn("RTMALLOC_PROFILE", o->profile, wrong);
+  }
+  if (o->mode != MODE_GENERAL && !state.all) {
+    state.mode = (enum mode)o->mode;
+    rtm_mode_watches = true;
+  }
+  if (o->seal) rtm_seal();
+}
+
+__attribute__((destructor)) static void save_at_exit(void) {
+  if (!rtm_options.record[0]) return;
+  const char *wrong = record_save(rtm_options.record);
+  if (wrong) message_warn("RTMALLOC_RECORD", rtm_options.record, wrong);
+}

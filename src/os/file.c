@@ -1,0 +1,75 @@
+// See file.h.
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *reason(int number) {
+  switch (number) {
+    case ENOENT:
+      return "there is no such file or folder";
+    case ENOTDIR:
+      return "a part of its path is no folder";
+    case EACCES:
+    case EPERM:
+      return "this user may not; check the permissions of the file and its folder";
+    case EROFS:
+      return "the file system is read-only";
+    case ENOSPC:
+    case EDQUOT:
+      return "the disk is full";
+    case EISDIR:
+      return "it is a directory";
+    default:
+      return "the system refuses it";
+  }
+}
+
+const char *os_file_size(const char *path, size_t *size) {
+  int saved = errno;
+  struct stat status;
+  const char *wrong = NULL;
+  if (stat(path, &status) != 0)
+    wrong = reason(errno);
+  else if (S_ISDIR(status.st_mode))
+    wrong = reason(EISDIR);
+  else if (!S_ISREG(status.st_mode))
+    wrong = "it is no regular file";
+  else
+    *size = (size_t)status.st_size;
+  errno = saved;
+  return wrong;
+}
+
+static bool write_all(int fd, const char *bytes, size_t count) {
+  while (count > 0) {
+    ssize_t done = write(fd, bytes, count);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    bytes += done;
+    count -= (size_t)done;
+  }
+  return true;
+}
+
+const char *os_replace_file(const char *path, const char *beside, const char *bytes, size_t count) {
+  int saved = errno;
+  const char *wrong = NULL;
+  struct stat status;
+  if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return reason(EISDIR);
+  int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    wrong = reason(errno);
+  } else {
+    bool good = write_all(fd, bytes, count);
+    if (!good) wrong = reason(errno);
+    if (close(fd) != 0 && !wrong) wrong = reason(errno);
+    if (!wrong && rename(beside, path) != 0) wrong = reason(errno);
+    if (wrong) unlink(beside);
+  }
+  errno = saved;
+  return wrong;
+}

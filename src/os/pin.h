@@ -1,0 +1,15 @@
+// Locking memory. Layer: above bits. Called by mode only.
+#ifndef RTM_OS_PIN_H
+#define RTM_OS_PIN_H
+
+#include "../bits.h"
+
+// Locks the pages of [address, address + bytes), which are there afterwards; where that is not permitted, only brings
+// them in. False then.
+bool os_pin(const void *address, size_t bytes);
+// The library's own text, tables and the calling thread's data of it; false if not permitted.
+bool os_pin_library(void);
+// Bytes that this process may lock; SIZE_MAX: any number.
+size_t os_pin_limit(void);
+
+#endif

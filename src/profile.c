@@ -1,0 +1,174 @@
+// See profile.h.
+#define _GNU_SOURCE
+#include "profile.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/file.h"
+#include "os/os.h"
+#include "rtmalloc.h"
+
+static const char magic[8] = {'R', 'T', 'M', 'P', 'R', 'O', 'F', '\n'};
+enum { RECORDS_MOST = 65536, PATH_MOST = 4096 };
+
+static uint64_t hash(uint64_t value, const void *bytes, size_t count) {
+  const unsigned char *at = bytes;
+  for (size_t i = 0; i < count; i++) value = (value ^ at[i]) * UINT64_C(0x100000001b3);
+  return value;
+}
+static const uint64_t hash_start = UINT64_C(0xcbf29ce484222325);
+
+// FNV-1a with the checksum's own bytes taken as zero.
+static uint64_t checksum(const struct profile_header *header) {
+  static const char zeros[sizeof header->checksum];
+  uint64_t value = hash(hash_start, header, offsetof(struct profile_header, checksum));
+  value = hash(value, zeros, sizeof zeros);
+  return hash(value, header + 1, header->bytes - sizeof *header);
+}
+
+// What a profile's figures mean depends on the bins and on the page's shape: a build that changes one has another
+// number.
+static uint64_t build(void) {
+  const uint32_t shape[] = {RTM_VERSION_MAJOR, RTM_VERSION_MINOR, BINS,        CLASSES, BLOCK_MAX,
+                            PAGE_BLOCKS_MAX,   PAGE_GRANULES_MAX, GRANULE_SIZE};
+  return hash(hash_start, shape, sizeof shape);
+}
+
+bool profile_make(struct profile *profile, uint32_t records) {
+  size_t bytes = sizeof *profile->header + records * sizeof(struct profile_record);
+  profile->mapped = bits_round_up(bytes, GRANULE_SIZE);
+  profile->header = os_map(profile->mapped);
+  if (!profile->header) return false;
+  memcpy(profile->header->magic, magic, sizeof magic);
+  profile->header->version = PROFILE_VERSION;
+  profile->header->header_bytes = sizeof *profile->header;
+  profile->header->build = build();
+  profile->header->records = records;
+  profile->header->record_bytes = sizeof(struct profile_record);
+  profile->header->bins = BINS;
+  profile->header->runs = 1;
+  profile->header->bytes = bytes;
+  profile->record = (struct profile_record *)(profile->header + 1);
+  return true;
+}
+
+void profile_drop(struct profile *profile) {
+  if (profile->header) os_unmap((uintptr_t)profile->header, profile->mapped);
+  *profile = (struct profile){0};
+}
+
+static bool same_thread(const struct profile_record *a, const struct profile_record *b) {
+  return a->offset == b->offset && a->index == b->index && strncmp(a->module, b->module, PROFILE_MODULE) == 0;
+}
+
+static const char *check_record(const struct profile *profile, uint32_t at) {
+  const struct profile_record *record = &profile->record[at];
+  if (!memchr(record->module, 0, PROFILE_MODULE)) return "a record's module name does not end";
+  bool process = strcmp(record->module, "*") == 0;
+  if (record->flags != (process ? PROFILE_PROCESS : 0)) return "a record has flags that this version does not know";
+  if (record->blocks[0] || record->reserved) return "a record counts blocks that cannot exist";
+  // The records are sorted by nothing that this reader relies on; there are few.
+  for (uint32_t before = 0; before < at; before++)
+    if (same_thread(record, &profile->record[before])) return "it has two records for one thread";
+  return NULL;
+}
+
+static const char *check(const struct profile *profile, size_t got) {
+  const struct profile_header *h = profile->header;
+  if (got == 0) return "the file is empty; record it again";
+  if (memcmp(h->magic, magic, got < sizeof magic ? got : sizeof magic) != 0) return "it is not a profile";
+  if (got < sizeof *h) return "it is truncated; record it again";
+  if (h->version != PROFILE_VERSION) return "it has another format version; record it again with this library";
+  if (h->bytes != got) return got < h->bytes ? "it is truncated; record it again" : "it has bytes behind its end";
+  if (checksum(h) != h->checksum) return "it is damaged: its checksum does not fit; record it again";
+  if (h->build != build() || h->bins != BINS || h->record_bytes != sizeof(struct profile_record))
+    return "it was recorded with another build of rtmalloc; record it again with this one";
+  if (h->header_bytes != sizeof *h || h->reserved || h->records > RECORDS_MOST ||
+      sizeof *h + (uint64_t)h->records * sizeof(struct profile_record) != got)
+    return "its header contradicts itself";
+  for (uint32_t at = 0; at < h->records; at++) {
+    const char *wrong = check_record(profile, at);
+    if (wrong) return wrong;
+  }
+  return NULL;
+}
+
+const char *profile_read(const char *path, struct profile *profile) {
+  *profile = (struct profile){0};
+  size_t size;
+  const char *wrong = os_file_size(path, &size);
+  if (wrong) return wrong;
+  if (size > sizeof *profile->header + RECORDS_MOST * sizeof(struct profile_record))
+    return "it is larger than any profile";
+  profile->mapped = bits_round_up(size + sizeof *profile->header, GRANULE_SIZE);
+  profile->header = os_map(profile->mapped);
+  if (!profile->header) return "there is no memory to read it";
+  profile->record = (struct profile_record *)(profile->header + 1);
+  long got = os_read_file(path, (char *)profile->header, size);
+  wrong = got < 0 ? "it cannot be read; check its permissions" : check(profile, (size_t)got);
+  if (wrong) profile_drop(profile);
+  return wrong;
+}
+
+const char *profile_write(const char *path, struct profile *profile) {
+  char beside[PATH_MOST + 32];
+  struct text text = {beside, sizeof beside - 1, 0};
+  if (strlen(path) > PATH_MOST) return "the file name is too long";
+  text_add(&text, path);
+  text_add(&text, ".");
+  text_add_number(&text, (uint64_t)getpid());
+  text_add(&text, ".part");
+  beside[text.length] = 0;
+  profile->header->checksum = checksum(profile->header);
+  return os_replace_file(path, beside, (const char *)profile->header, profile->header->bytes);
+}
+
+static void most(uint32_t *mine, uint32_t other) {
+  if (other > *mine) *mine = other;
+}
+
+static void merge_record(struct profile_record *mine, const struct profile_record *other) {
+  for (unsigned bin = 0; bin < BINS; bin++) most(&mine->blocks[bin], other->blocks[bin]);
+  for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) most(&mine->pages[kind], other->pages[kind]);
+  most(&mine->span_granules, other->span_granules);
+  most(&mine->span_largest, other->span_largest);
+  most(&mine->threads_peak, other->threads_peak);
+}
+
+static struct profile_record *find(const struct profile *profile, const struct profile_record *thread) {
+  for (uint32_t at = 0; at < profile->header->records; at++)
+    if (same_thread(&profile->record[at], thread)) return &profile->record[at];
+  return NULL;
+}
+
+bool profile_merge(struct profile *profile, const struct profile *other) {
+  uint32_t had = profile->header->records, more = 0;
+  for (uint32_t at = 0; at < other->header->records; at++) more += !find(profile, &other->record[at]);
+  struct profile merged;
+  if (!profile_make(&merged, had + more)) return false;
+  memcpy(merged.record, profile->record, had * sizeof(struct profile_record));
+  merged.header->records = had;
+  for (uint32_t at = 0; at < other->header->records; at++) {
+    struct profile_record *mine = find(&merged, &other->record[at]);
+    if (mine)
+      merge_record(mine, &other->record[at]);
+    else
+      memcpy(&merged.record[merged.header->records++], &other->record[at], sizeof(struct profile_record));
+  }
+  merged.header->runs = profile->header->runs + other->header->runs;
+  profile_drop(profile);
+  *profile = merged;
+  return true;
+}
+
+void profile_level(struct profile *profile) {
+  uint32_t records = profile->header->records;
+  for (uint32_t at = 0; at < records; at++)
+    for (uint32_t other = 0; other < records; other++) {
+      struct profile_record *mine = &profile->record[at], *its = &profile->record[other];
+      if (mine->offset == its->offset && strncmp(mine->module, its->module, PROFILE_MODULE) == 0)
+        merge_record(mine, its);
+    }
+}

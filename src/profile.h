@@ -1,0 +1,55 @@
+// The profile: how many blocks of each bin each thread has at most, as a file. Layer: above bin, os, message.
+// Used by record (which writes it) and mode (which loads it). docs/profile-format.md has the layout.
+#ifndef RTM_PROFILE_H
+#define RTM_PROFILE_H
+
+#include "bin.h"
+#include "message.h"
+
+enum { PROFILE_VERSION = 1, PROFILE_MODULE = 56, PROFILE_PAGE_KINDS = 4, PROFILE_PROCESS = 1 };
+
+// One thread's peaks; a record of the file has these very bytes, which fill a multiple of 4.
+struct __attribute__((packed, aligned(4))) profile_record {
+  char module[PROFILE_MODULE];  // file name of the module with the thread's start routine; "": main; "*": the process
+  uint64_t offset;              // of the routine in the module
+  uint32_t index;               // among the live threads of that routine
+  uint32_t flags;               // PROFILE_PROCESS
+  uint32_t blocks[BINS];
+  uint32_t pages[PROFILE_PAGE_KINDS];  // of at most 4, 32 and 128 KiB
+  uint32_t span_granules;              // in medium blocks
+  uint32_t span_largest;               // granules
+  uint32_t threads_peak;
+  uint32_t reserved;
+};
+
+struct profile_header {
+  char magic[8];
+  uint32_t version, header_bytes;
+  uint64_t build;
+  uint32_t records, record_bytes, bins, runs;
+  uint64_t bytes, reserved, checksum;
+};
+_Static_assert(sizeof(struct profile_header) == 64, "as the format says");
+_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 32, "as the format says");
+
+// A whole profile in memory of its own (os_map).
+struct profile {
+  struct profile_header *header;
+  struct profile_record *record;
+  size_t mapped;
+};
+
+// Reads and checks the file. NULL, or why it cannot be used; then nothing is held.
+const char *profile_read(const char *path, struct profile *profile);
+// Memory for so many records, zeroed, with a header for them. False: out of memory.
+bool profile_make(struct profile *profile, uint32_t records);
+// Writes it beside the file, and then in its place, so that the old one is whole until the new one is. NULL, or why it
+// failed; then the old one is as it was.
+const char *profile_write(const char *path, struct profile *profile);
+void profile_drop(struct profile *profile);
+// Takes over the other's records: by maximum where both have one. False: out of memory.
+bool profile_merge(struct profile *profile, const struct profile *other);
+// Every thread of a routine gets the maximum over all of that routine: which of them comes first is chance.
+void profile_level(struct profile *profile);
+
+#endif

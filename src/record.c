@@ -1,0 +1,144 @@
+// See record.h.
+#define _GNU_SOURCE
+#include "record.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "arena.h"
+#include "os/file.h"
+
+static struct record *_Atomic records;
+static _Atomic uint32_t threads, threads_peak;
+
+static void most(uint32_t *peak, uint32_t now) {
+  if (now > *peak) *peak = now;
+}
+
+// The start routine's module and offset, as they are the same in another run.
+static void name_thread(struct profile_record *thread, const struct heap *heap) {
+  Dl_info info;
+  thread->index = heap->index;
+  if (!heap->routine) return;
+  if (!dladdr((const void *)heap->routine, &info) || !info.dli_fname) {
+    thread->offset = heap->routine;
+    return;
+  }
+  const char *slash = strrchr(info.dli_fname, '/');
+  strncpy(thread->module, slash ? slash + 1 : info.dli_fname, PROFILE_MODULE - 1);
+  thread->offset = heap->routine - (uintptr_t)info.dli_fbase;
+}
+
+struct record *record_new(struct heap *heap) {
+  struct record *record = arena_metadata(sizeof *record);
+  if (!record) return NULL;
+  record->heap = heap;
+  name_thread(&record->peaks, heap);
+  record->next = atomic_load_explicit(&records, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&records, &record->next, record, memory_order_release,
+                                                memory_order_relaxed)) {
+  }
+  return record;
+}
+
+// Only a class's newest page has fresh blocks, and it is the current one; all others of its blocks have been in use at
+// one time, as a page comes only when the others have nothing left.
+// (A heap whose thread has left has no current page: it was sampled then.)
+static void sample(struct record *record, unsigned class) {
+  const struct span *current = RTM_READ_RELAXED(record->heap->page[class]);
+  uint32_t fresh = page_blocks(current) - current->fresh;
+  if (current->kind == class && fresh <= record->blocks[class])
+    most(&record->peaks.blocks[class], record->blocks[class] - fresh);
+}
+
+void record_leave(struct record *record) {
+  for (unsigned class = 1; class <= CLASSES; class ++) sample(record, class);
+}
+
+static unsigned kind_of(const struct span *page) { return page->length <= 1 ? 0 : page->length <= 8 ? 1 : 2; }
+
+void record_page(struct record *record, const struct span *page) {
+  sample(record, page->kind);
+  record->blocks[page->kind] += page_blocks(page);
+  unsigned kind = kind_of(page);
+  most(&record->peaks.pages[kind], ++record->pages[kind]);
+}
+
+void record_page_gone(struct record *record, const struct span *page) {
+  sample(record, page->kind);
+  record->blocks[page->kind] -= page_blocks(page);
+  record->pages[kind_of(page)]--;
+}
+
+void record_large(struct record *record, size_t bytes) {
+  unsigned bin = bin_large(bytes);
+  uint32_t now = atomic_fetch_add_explicit(&record->large[bin], 1, memory_order_relaxed) + 1;
+  most(&record->peaks.blocks[CLASSES + 1 + bin], now);
+  uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
+  if (granules > MEDIUM_GRANULES_MAX) return;
+  record->granules += granules;
+  most(&record->peaks.span_granules, record->granules);
+  most(&record->peaks.span_largest, granules);
+}
+
+void record_large_gone(struct record *record, size_t bytes) {
+  atomic_fetch_sub_explicit(&record->large[bin_large(bytes)], 1, memory_order_relaxed);
+  uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
+  if (granules <= MEDIUM_GRANULES_MAX) record->granules -= granules;
+}
+
+void record_thread(bool starts) {
+  if (!starts) {
+    atomic_fetch_sub_explicit(&threads, 1, memory_order_relaxed);
+    return;
+  }
+  uint32_t now = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1;
+  uint32_t peak = atomic_load_explicit(&threads_peak, memory_order_relaxed);
+  while (now > peak && !atomic_compare_exchange_weak_explicit(&threads_peak, &peak, now, memory_order_relaxed,
+                                                              memory_order_relaxed)) {
+  }
+}
+
+// ---- saving ----
+
+static struct record *first(void) { return atomic_load_explicit(&records, memory_order_acquire); }
+
+static void add_peaks(struct profile_record *whole, const struct profile_record *thread) {
+  for (unsigned bin = 0; bin < BINS; bin++) whole->blocks[bin] += thread->blocks[bin];
+  for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) whole->pages[kind] += thread->pages[kind];
+  whole->span_granules += thread->span_granules;
+  most(&whole->span_largest, thread->span_largest);
+}
+
+static void collect(struct profile *profile) {
+  struct profile_record *whole = &profile->record[0], *thread = whole + 1;
+  whole->module[0] = '*';
+  whole->flags = PROFILE_PROCESS;
+  whole->threads_peak = atomic_load_explicit(&threads_peak, memory_order_relaxed);
+  for (struct record *record = first(); record; record = record->next, thread++) {
+    record_leave(record);
+    *thread = record->peaks;
+    thread->threads_peak = 1;
+    add_peaks(whole, thread);
+  }
+}
+
+const char *record_save(const char *path) {
+  uint32_t count = 1;
+  struct profile profile = {0}, old;
+  for (struct record *record = first(); record; record = record->next) count++;
+  if (!profile_make(&profile, count)) return "there is no memory for it";
+  collect(&profile);
+  size_t size;
+  const char *wrong = NULL;
+  if (os_file_size(path, &size) == NULL) {
+    wrong = profile_read(path, &old);
+    if (!wrong) {
+      if (!profile_merge(&profile, &old)) wrong = "there is no memory to merge it with what is there";
+      profile_drop(&old);
+    }
+  }
+  if (!wrong) wrong = profile_write(path, &profile);
+  profile_drop(&profile);
+  return wrong;
+}

@@ -1,0 +1,37 @@
+// Recording: the peaks of each heap, for a profile. Layer: above profile, span. Called by page, medium, huge, heap and
+// mode. Off, it costs a load and a branch where a page or a large block comes or goes; the fast paths know nothing of
+// it.
+#ifndef RTM_RECORD_H
+#define RTM_RECORD_H
+
+#include "bin.h"
+#include "heap.h"
+#include "profile.h"
+
+// What a heap counts. Its thread writes, but for `large`, as other threads free huge blocks.
+struct record {
+  struct record *next;           // all of them
+  struct heap *heap;             // whose it is
+  struct profile_record peaks;   // with the thread's name; of pages' blocks only what was sampled
+  uint32_t blocks[CLASSES + 1];  // in pages of the class, fresh ones included
+  uint32_t pages[PROFILE_PAGE_KINDS];
+  uint32_t granules;                   // in medium blocks
+  _Atomic uint32_t large[BINS_LARGE];  // blocks
+};
+
+// Recording is on (RTMALLOC_RECORD): a heap that is made gets a record. NULL: out of memory.
+struct record *record_new(struct heap *heap);
+// A page comes (before it is current) or goes; a medium or huge block of `bytes` does.
+void record_page(struct record *record, const struct span *page);
+void record_page_gone(struct record *record, const struct span *page);
+void record_large(struct record *record, size_t bytes);
+void record_large_gone(struct record *record, size_t bytes);
+// The thread leaves the heap, whose pages are still current.
+void record_leave(struct record *record);
+// A thread starts or ends to use a heap.
+void record_thread(bool starts);
+// Writes what all heaps have recorded, merged by maximum with what is in the file. NULL, or why not; a file that is
+// there is kept as it is then. Not for two threads at a time. Async-signal-safe.
+const char *record_save(const char *path);
+
+#endif
