@@ -56,7 +56,8 @@ RTM_COLD void *page_out_of_memory(unsigned class) {
 // ---- prepared heaps ----
 
 // No store has a block left.
-static RTM_NOINLINE void *miss(struct heap *heap, size_t size) {
+static RTM_NOINLINE void *miss(size_t size) {
+  struct heap *heap = rtm_heap;
   if (!mode_miss(heap, size)) return out_of_memory();
   struct heap *other = general(heap);
   if (!other) return out_of_memory();
@@ -66,16 +67,15 @@ static RTM_NOINLINE void *miss(struct heap *heap, size_t size) {
   return block ? block : out_of_memory();
 }
 
-static RTM_NOINLINE void *prepared_block(struct heap *heap, size_t size) {
-  unsigned class = size_class(size);
-  struct span *store = heap->page[class];
-  if (RTM_LIKELY(store->kind == SPAN_STORE)) {
-    void *block = store_take(store);
-    if (RTM_LIKELY(block != NULL)) return block;
-  } else if (heap->stores->mode == MODE_SEG) {
-    return page_malloc(heap, class);
-  }
-  return miss(heap, size);
+static RTM_NOINLINE void *take_late(size_t size, struct span *store) {
+  void *block = store_take_again(store);
+  return block ? block : miss(size);
+}
+
+static RTM_NOINLINE void *large_late(struct heap *heap, struct span *store, size_t size) {
+  void *block = store_take_again(store);
+  if (block) return block;
+  return size <= MEDIUM_MAX && heap->stores->mode == MODE_SEG ? medium_malloc_or(heap, size) : miss(size);
 }
 
 static RTM_NOINLINE void *prepared_large(struct heap *heap, size_t size) {
@@ -87,31 +87,36 @@ static RTM_NOINLINE void *prepared_large(struct heap *heap, size_t size) {
       store->used++;
       return block;
     }
-    if (store->kind == SPAN_STORE && (block = store_take(store))) return block;
-    if (size <= MEDIUM_MAX && heap->stores->mode == MODE_SEG) return medium_malloc_or(heap, size);
+    block = store_take(store);
+    return RTM_LIKELY(block != NULL) ? block : large_late(heap, store, size);
   }
-  return miss(heap, size);
+  return miss(size);
 }
 
 static RTM_NOINLINE void *alloc_first(size_t size) {
   struct heap *heap = heap_of_thread();
   if (!heap) return out_of_memory();
-  if (heap->stores) {
-    struct span *page = heap->page[size_class(size)];
-    if (page->kind != SPAN_STORE || !page->free) return counted(prepared_block(heap, size), size);
-    void *block = page->free;
-    page->free = *(void **)block;
-    page->used++;
-    return counted(block, size);
+  struct span *store = heap->page[size_class(size)];
+  if (store->kind == SPAN_STORE) {
+    void *block = store->free;
+    if (block)
+      store->free = *(void **)block, store->used++;
+    else
+      block = store_take(store);
+    return counted(block ? block : take_late(size, store), size);
   }
   return counted(page_malloc(heap, size_class(size)), size);
 }
 
-void *alloc_slow(size_t size) {
+// `page`: the class's current one, which has no block linked.
+void *alloc_slow(size_t size, struct span *page) {
+  if (RTM_UNLIKELY(page->kind == SPAN_STORE)) {
+    void *block = store_take(page);
+    return RTM_LIKELY(block != NULL) ? block : take_late(size, page);
+  }
   struct heap *heap = rtm_fast_heap;
   // No heap yet, or operations are counted.
   if (RTM_UNLIKELY(heap == &rtm_no_heap)) return alloc_first(size);
-  if (RTM_UNLIKELY(heap->stores != NULL)) return prepared_block(heap, size);
   return page_malloc(heap, size_class(size));
 }
 

@@ -8,7 +8,7 @@
 #include "page.h"
 
 // The rest of each path; see alloc.c.
-void *alloc_slow(size_t size);
+void *alloc_slow(size_t size, struct span *page);
 void *alloc_large(size_t size);
 void free_slow(void *block, struct span *span);
 void free_outside(void *block);
@@ -20,7 +20,7 @@ RTM_INLINE void *alloc_fast(size_t size) {
   struct span *page = rtm_fast_heap->page[class];
   void *block = page->free;
   // The page has no linked block; also the first call of a thread, whose heap is rtm_no_heap.
-  if (RTM_UNLIKELY(!block)) return alloc_slow(size);
+  if (RTM_UNLIKELY(!block)) return alloc_slow(size, page);
   page->free = *(void **)block;
   page->used++;
   return block;

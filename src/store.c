@@ -3,6 +3,8 @@
 
 #include "message.h"
 
+static _Atomic uint64_t nothing;
+struct span rtm_no_store = {.kind = SPAN_STORE, .store_level = {&nothing, &nothing, &nothing, &nothing}};
 struct heap rtm_huge_stores = {.state = HEAP_STORES};
 
 RTM_COLD void store_free_twice(const void *block) {
@@ -50,51 +52,12 @@ void store_make(struct heap *heap, struct span *span, char *start, size_t block_
   set_table(span, span->length);
 }
 
-// The word of `level` that bit `place` of the level above stands for had nothing: clears that bit, and sets it again if
-// there is something now.
-RTM_INLINE void settle(_Atomic uint64_t *above, uint64_t bit, _Atomic uint64_t *word) {
-  atomic_fetch_and_explicit(above, ~bit, memory_order_seq_cst);
-  if (RTM_UNLIKELY(atomic_load_explicit(word, memory_order_seq_cst)))
-    atomic_fetch_or_explicit(above, bit, memory_order_seq_cst);
-}
-
-// One way down the tree: blocks [64 * store_at, ...) of the word found, or nothing if a bit was late.
-RTM_INLINE void find(struct span *store) {
-  _Atomic uint64_t *three = store->store_level[3];
-  uint64_t bits = atomic_load_explicit(three, memory_order_seq_cst);
-  if (!bits) return;
-  uint64_t place = bits_lowest(bits), bit = bits & -bits;
-  _Atomic uint64_t *two = store->store_level[2] + place;
-  bits = atomic_load_explicit(two, memory_order_seq_cst);
-  uint64_t bit_two = bits & -bits;
-  _Atomic uint64_t *one = store->store_level[1];
-  if (RTM_LIKELY(bits != 0)) {
-    place = place * 64 + bits_lowest(bits);
-    one += place;
-    bits = atomic_load_explicit(one, memory_order_seq_cst);
-    if (RTM_LIKELY(bits != 0)) {
-      uint64_t bit_one = bits & -bits;
-      place = place * 64 + bits_lowest(bits);
-      // The bit is cleared first: a free that comes after the exchange sets it again.
-      uint64_t rest = atomic_fetch_and_explicit(one, ~bit_one, memory_order_seq_cst) & ~bit_one;
-      // Acquire: what the freeing threads did with the blocks comes before their next use.
-      store->store_found = atomic_exchange_explicit(&store->store_level[0][place], 0, memory_order_seq_cst);
-      store->store_at = (uint32_t)place;
-      if (rest) return;
-    }
-    settle(two, bit_two, one);
-    if (atomic_load_explicit(two, memory_order_seq_cst)) return;
+// A late bit belongs to a thread that is between two instructions of store_mark: a few are passed over.
+void *store_take_again(struct span *store) {
+  enum { LATE_BITS = 3 };
+  for (unsigned i = 0; i < LATE_BITS && atomic_load_explicit(store->store_level[3], memory_order_seq_cst); i++) {
+    void *block = store_take(store);
+    if (block) return block;
   }
-  settle(three, bit, two);
-}
-
-void *store_take(struct span *store) {
-  uint64_t bits = store->store_found;
-  if (!bits) {
-    find(store);
-    bits = store->store_found;
-    if (!bits) return NULL;
-  }
-  store->store_found = bits & (bits - 1);
-  return store->start + (store->store_at * UINT64_C(64) + bits_lowest(bits)) * store->store_size;
+  return NULL;
 }

@@ -24,7 +24,7 @@ enum { STORE_LEVELS = 4 };
 
 // What a prepared heap has beside its stores for pages' classes, which are heap->page[class].
 struct stores {
-  struct span *large[BINS_LARGE];  // &rtm_no_page: none
+  struct span *large[BINS_LARGE];  // &rtm_no_store: none
   struct heap *general;            // serves what no store has; NULL until then
   uint64_t misses[BINS];           // by bin; bin 0: larger than any
   _Atomic bool taken;              // by a thread
@@ -41,8 +41,10 @@ RTM_HIDDEN extern struct heap rtm_huge_stores;
 size_t store_words(uint64_t blocks);
 void store_make(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
                 _Atomic uint64_t *words);
-// A block that other threads have freed, in a store without a block in its list; NULL if there is none. O(1), no loop.
-void *store_take(struct span *store);
+// After one way down that met a late bit: others. NULL: nothing is there.
+void *store_take_again(struct span *store);
+// Stands where a heap has no store: never has a block.
+RTM_HIDDEN extern struct span rtm_no_store;
 // Does not return; not declared so, as then it would need a stack frame on the way there.
 RTM_COLD void store_free_twice(const void *block);
 
@@ -55,6 +57,14 @@ RTM_INLINE bool store_set_bit(_Atomic uint64_t *words, uint64_t number) {
 #else
   uint64_t bit = UINT64_C(1) << (number % 64);
   return atomic_fetch_or_explicit(&words[number / 64], bit, memory_order_seq_cst) & bit;
+#endif
+}
+
+RTM_INLINE void store_clear_bit(_Atomic uint64_t *words, uint64_t number) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  __asm__ volatile("lock btrq %1, %0" : "+m"(*words) : "r"(number) : "memory", "cc");
+#else
+  atomic_fetch_and_explicit(&words[number / 64], ~(UINT64_C(1) << (number % 64)), memory_order_seq_cst);
 #endif
 }
 
@@ -87,6 +97,64 @@ RTM_INLINE void store_mark(struct span *store, void *block) {
   store_raise(one, number /= 64);
   store_raise(two, number /= 64);
   store_raise(three, number / 64);
+}
+
+// Clears bit `number`, and sets it again if the word below has something now.
+RTM_INLINE void store_settle(_Atomic uint64_t *words, uint64_t number, _Atomic uint64_t *below) {
+  store_clear_bit(words, number);
+  if (RTM_UNLIKELY(atomic_load_explicit(below, memory_order_seq_cst))) store_set_bit(words, number);
+}
+
+// bits_lowest as a whole register: GCC extends the builtin's int in an instruction of its own.
+RTM_INLINE uint64_t store_lowest(uint64_t bits) {
+#if defined(__x86_64__)
+  uint64_t place;
+  __asm__("rep bsfq %1, %0" : "=r"(place) : "r"(bits) : "cc");
+  return place;
+#else
+  return bits_lowest(bits);
+#endif
+}
+
+// One way down the tree, to a word that other threads have freed blocks in; nothing if there is none, or if a bit was
+// late. No loop.
+RTM_INLINE uint64_t store_find(struct span *store) {
+  _Atomic uint64_t *three = store->store_level[3];
+  uint64_t found = 0, bits = atomic_load_explicit(three, memory_order_seq_cst);
+  if (!bits) return 0;
+  uint64_t at_three = store_lowest(bits);
+  _Atomic uint64_t *two = store->store_level[2];
+  bits = atomic_load_explicit(&two[at_three], memory_order_seq_cst);
+  if (RTM_LIKELY(bits != 0)) {
+    uint64_t at_two = at_three * 64 + store_lowest(bits);
+    _Atomic uint64_t *one = store->store_level[1];
+    bits = atomic_load_explicit(&one[at_two], memory_order_seq_cst);
+    if (RTM_LIKELY(bits != 0)) {
+      uint64_t at_one = at_two * 64 + store_lowest(bits);
+      // The bit is cleared first: a free that comes after the exchange sets it again.
+      store_clear_bit(one, at_one);
+      // Acquire: what the freeing threads did with the blocks comes before their next use.
+      found = atomic_exchange_explicit(&store->store_level[0][at_one], 0, memory_order_seq_cst);
+      store->store_at = (uint32_t)at_one;
+      if (atomic_load_explicit(&one[at_two], memory_order_seq_cst)) return found;
+    }
+    store_settle(two, at_two, &one[at_two]);
+    if (atomic_load_explicit(&two[at_three], memory_order_seq_cst)) return found;
+  }
+  store_settle(three, at_three, &two[at_three]);
+  return found;
+}
+
+// A block that other threads have freed, in a store without a block in its list; NULL if there is none, or if a bit was
+// late (store_take_again). O(1), no loop.
+RTM_INLINE void *store_take(struct span *store) {
+  uint64_t bits = store->store_found;
+  if (!bits) {
+    bits = store_find(store);
+    if (RTM_UNLIKELY(!bits)) return NULL;
+  }
+  store->store_found = bits & (bits - 1);
+  return store->start + (store->store_at * UINT64_C(64) + store_lowest(bits)) * store->store_size;
 }
 
 #endif
