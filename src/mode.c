@@ -35,6 +35,8 @@ enum mode mode_now(void) { return state.mode; }
 bool mode_is_loading(void) { return loading; }
 bool mode_is_sealed(void) { return atomic_load_explicit(&state.sealed, memory_order_relaxed); }
 static const char *const mode_names[] = {"general", "seg", "pag"};
+size_t mode_prepared_bytes(void) { return state.held; }
+uint64_t mode_load_us(void) { return state.load_us; }
 const char *mode_name(void) { return mode_names[state.mode]; }
 
 static uint64_t system_calls(void) {
@@ -140,6 +142,15 @@ static uint64_t blocks_of(const struct profile_record *thread, unsigned bin) {
   return blocks && bin <= CLASSES ? blocks + BLOCKS_MORE : blocks;
 }
 
+// Mode `seg`: granules of what the recorded thread had in pages and spans, a quarter more for what another order of
+// requests may cost.
+static uint64_t extent(const struct profile_record *thread) {
+  enum { MEDIUM_KIND = 8, LARGE_KIND = 16 };  // the most granules that a page of these kinds has
+  uint64_t granules = (uint64_t)thread->span_granules + thread->pages[0] + MEDIUM_KIND * (uint64_t)thread->pages[1] +
+                      LARGE_KIND * (uint64_t)thread->pages[2];
+  return granules + granules / 4;
+}
+
 static bool has_store(unsigned bin, enum mode mode) {
   return mode == MODE_PAG || bin_size(bin) > (size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT;
 }
@@ -152,6 +163,25 @@ static bool pinned(const void *address, size_t bytes, bool *permitted) {
   return true;
 }
 
+// NULL, or why the profile's heaps cannot be made here.
+static const char *check_sizes(const struct profile *profile, enum mode mode) {
+  size_t sum = 0, machine = os_machine_memory();
+  for (uint32_t at = 0; at < profile->header->records; at++) {
+    const struct profile_record *thread = &profile->record[at];
+    if (thread->flags & PROFILE_PROCESS) continue;
+    for (unsigned bin = 1; bin < BINS; bin++) {
+      uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
+      if (blocks > STORE_BLOCKS_MAX) return "it has more blocks of one size than a store can hold";
+      if (blocks && bin_size(bin) > machine / blocks) return "it needs more memory than the machine has";
+      sum += store_bytes(blocks, bin);
+      if (sum > machine) return "it needs more memory than the machine has";
+    }
+    if (mode == MODE_SEG) sum += extent(thread) << GRANULE_SHIFT;
+    if (sum > machine) return "it needs more memory than the machine has";
+  }
+  return NULL;
+}
+
 // The stores of one heap, side by side in a run of segments, and their trees.
 static const char *make_stores(struct heap *heap, const struct profile_record *thread, enum mode mode,
                                bool *permitted) {
@@ -159,9 +189,6 @@ static const char *make_stores(struct heap *heap, const struct profile_record *t
   for (unsigned bin = 1; bin < BINS; bin++) {
     uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
     if (!blocks) continue;
-    if (blocks > STORE_BLOCKS_MAX) return "it has more blocks of one size than a store can hold";
-    if (bytes > (size_t)PTRDIFF_MAX / 4 || bin_size(bin) > (size_t)PTRDIFF_MAX / 4 / blocks)
-      return "it needs more memory than there are addresses";
     bytes += store_bytes(blocks, bin);
     words += bits_round_up(store_words(blocks), 64);
   }
@@ -211,11 +238,7 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   const char *wrong = make_stores(heap, thread, mode, permitted);
   if (wrong) return wrong;
   if (mode == MODE_SEG) {
-    // What the recorded thread had in pages and spans, a quarter more for what another order of requests may cost.
-    uint64_t granules =
-        (uint64_t)thread->span_granules + thread->pages[0] + 8ull * thread->pages[1] + 16ull * thread->pages[2];
-    granules += granules / 4;
-    for (uint32_t had = 0; had < granules; had += SEGMENT_GRANULES) {
+    for (uint64_t had = 0, granules = extent(thread); had < granules; had += SEGMENT_GRANULES) {
       struct span *segment = segment_extend(heap);
       if (!segment) return "the system does not give the memory that it needs";
       pinned(segment->start, SEGMENT_SIZE, permitted);
@@ -266,6 +289,11 @@ static const char *load(const char *path, enum mode mode) {
   if (wrong) return wrong;
   uint64_t before = os_clock_us();
   profile_level(&profile);
+  wrong = check_sizes(&profile, mode);
+  if (wrong) {
+    profile_drop(&profile);
+    return wrong;
+  }
   loading = true;
   bool permitted = os_pin_library();
   // In reverse: mode_take_heap finds the lowest index first, as the recording does.
@@ -273,7 +301,10 @@ static const char *load(const char *path, enum mode mode) {
     if (!(profile.record[at].flags & PROFILE_PROCESS)) wrong = prepare(&profile.record[at], mode, &permitted);
   loading = false;
   profile_drop(&profile);
-  if (wrong) return wrong;
+  if (wrong) {
+    state.all = NULL;  // what was made stays unused: the program goes on without the profile
+    return wrong;
+  }
   state.mode = mode;
   rtm_mode_watches = true;
   state.load_us = os_clock_us() - before;

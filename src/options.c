@@ -134,7 +134,8 @@ void options_read(void) {
     o->profile[0] = 0;
     o->seal = false;
   }
-  o->count = o->verbose || o->report[0];
+  // In the real-time modes a report tells of misses, not of each operation: the fast paths stay.
+  o->count = o->verbose || (o->report[0] && !o->mode);
 }
 
 void options_apply(void) {

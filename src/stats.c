@@ -6,6 +6,7 @@
 
 #include "alloc.h"
 #include "message.h"
+#include "mode.h"
 #include "options.h"
 #include "rtmalloc.h"
 
@@ -167,7 +168,18 @@ static void json(struct text *text) {
   os_usage(&usage);
   text_add(text, "{\n  \"allocator\": \"rtmalloc\",\n  ");
   json_number(text, "version", (uint64_t)rtm_version(), ",\n  ");
-  text_add(text, "\"mode\": \"general\",\n  ");
+  text_add(text, "\"mode\": \"");
+  text_add(text, mode_name());
+  text_add(text, "\",\n  ");
+  json_number(text, "sealed", mode_is_sealed(), ",\n  ");
+  json_number(text, "misses", rtm_misses(), ",\n  ");
+  json_number(text, "misses_page", rtm_misses_of(RTM_MISS_PAGE), ",\n  ");
+  json_number(text, "misses_span", rtm_misses_of(RTM_MISS_SPAN), ",\n  ");
+  json_number(text, "misses_huge", rtm_misses_of(RTM_MISS_HUGE), ",\n  ");
+  json_number(text, "misses_thread", rtm_misses_of(RTM_MISS_THREAD), ",\n  ");
+  json_number(text, "system_calls_since_seal", mode_calls_since_seal(), ",\n  ");
+  json_number(text, "prepared_bytes", mode_prepared_bytes(), ",\n  ");
+  json_number(text, "load_us", mode_load_us(), ",\n  ");
   json_number(text, "pid", (uint64_t)owner_pid, ",\n  ");
   json_number(text, "mapped_bytes", stats.mapped, ",\n  ");
   json_number(text, "mapped_peak_bytes", stats.mapped_peak, ",\n  ");
@@ -227,7 +239,12 @@ static void report(void) {
 }
 
 __attribute__((destructor)) static void at_exit(void) {
-  if (!rtm_options.count || !started_us) return;
+  if (!rtm_options.verbose && !rtm_options.report[0]) return;
+  if (!started_us) {
+    if (rtm_options.count) return;  // a process that never allocated
+    owner_pid = getpid();
+    started_us = os_clock_us();
+  }
   if (rtm_options.verbose) verbose();
   if (rtm_options.report[0]) report();
 }

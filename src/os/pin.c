@@ -6,6 +6,7 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "../heap.h"
 
@@ -59,4 +60,9 @@ bool os_pin_library(void) {
 size_t os_pin_limit(void) {
   struct rlimit limit;
   return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : SIZE_MAX;
+}
+
+size_t os_machine_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES);
+  return pages > 0 ? (size_t)pages * SYSTEM_PAGE : SIZE_MAX;
 }

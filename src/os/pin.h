@@ -9,6 +9,8 @@
 bool os_pin(const void *address, size_t bytes);
 // The library's own text, tables and the calling thread's data of it; false if not permitted.
 bool os_pin_library(void);
+// The machine's memory, bytes.
+size_t os_machine_memory(void);
 // Bytes that this process may lock; SIZE_MAX: any number.
 size_t os_pin_limit(void);
 

@@ -1,0 +1,97 @@
+// The functions of the real-time modes, one scenario for each name: prints what each call returned.
+//
+//   api NAME PROFILE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rtmalloc.h"
+
+static const char *profile;
+
+static void *seal(void *unused) {
+  (void)unused;
+  return (void *)(intptr_t)rtm_seal();
+}
+
+static void load_late(void) {
+  // Blocks from before the load live on, and are freed after it.
+  void *blocks[500];
+  for (int i = 0; i < 500; i++) blocks[i] = malloc(100 + (size_t)i);
+  printf("load %d\n", rtm_load_profile(profile, "pag"));
+  for (int i = 0; i < 500; i++) free(blocks[i]);
+  free(malloc(100));
+  printf("again %d\n", rtm_load_profile(profile, "pag"));
+}
+
+static void seal_twice(void) {
+  printf("load %d\n", rtm_load_profile(profile, "pag"));
+  printf("seal %d\n", rtm_seal());
+  printf("seal %d\n", rtm_seal());
+  printf("load %d\n", rtm_load_profile(profile, "pag"));
+  printf("unseal %d\n", rtm_unseal());
+  printf("unseal %d\n", rtm_unseal());
+}
+
+static void seal_by_two_threads(void) {
+  pthread_t threads[2];
+  void *results[2];
+  printf("load %d\n", rtm_load_profile(profile, "seg"));
+  for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, seal, NULL);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], &results[i]);
+  printf("sum %d\n", (int)((intptr_t)results[0] + (intptr_t)results[1]));
+}
+
+static void seal_in_general(void) { printf("seal %d\n", rtm_seal()); }
+
+static void bad_mode(void) {
+  printf("load %d\n", rtm_load_profile(profile, "general"));
+  printf("load %d\n", rtm_load_profile(profile, "fast"));
+  printf("load %d\n", rtm_load_profile(NULL, "pag"));
+}
+
+static void fork_after_seal(void) {
+  printf("load %d\n", rtm_load_profile(profile, "pag"));
+  printf("seal %d\n", rtm_seal());
+  fflush(stdout);
+  char *block = malloc(100);
+  strcpy(block, "kept");
+  int status;
+  if (!fork()) {
+    char *other = malloc(100);
+    int good = strcmp(block, "kept") == 0 && other && other != block;
+    free(block);
+    free(other);
+    _exit(good ? 0 : 1);
+  }
+  wait(&status);
+  printf("child %d\n", status);
+  free(block);
+}
+
+static void save_without_record(void) { printf("save %d\n", rtm_save_profile("/tmp/never")); }
+
+int main(int count, char **arguments) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } scenarios[] = {{"load_late", load_late},
+                   {"seal_twice", seal_twice},
+                   {"seal_by_two_threads", seal_by_two_threads},
+                   {"seal_in_general", seal_in_general},
+                   {"bad_mode", bad_mode},
+                   {"fork_after_seal", fork_after_seal},
+                   {"save_without_record", save_without_record}};
+  if (count != 3) return 2;
+  profile = arguments[2];
+  for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+    if (strcmp(arguments[1], scenarios[i].name) == 0) {
+      scenarios[i].run();
+      return 0;
+    }
+  return 2;
+}

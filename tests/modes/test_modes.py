@@ -1,0 +1,253 @@
+"""Record, load, seal: what the modes promise, and what becomes of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+LIBRARY = os.environ["RTM_LIBRARY"]
+PROGRAMS = Path(os.environ["RTM_MODES"])
+MODES = ("seg", "pag")
+
+
+def run(program: str, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
+    environment |= {f"RTMALLOC_{name.upper()}": value for name, value in options.items()}
+    environment["LD_PRELOAD"] = LIBRARY
+    command = [str(PROGRAMS / program), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("profile") / "load.rtp"
+    for _ in range(3):
+        result = run("load", record=str(path))
+        assert result.returncode == 0, result.stderr
+    return path
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sealed_program_misses_nothing_and_makes_no_call(profile: Path, mode: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    result = run("load", profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
+    assert result.returncode == 0, result.stderr
+    told = json.loads(report.read_text())
+    assert (told["mode"], told["sealed"], told["misses"], told["system_calls_since_seal"]) == (mode, 1, 0, 0)
+    faults, _, _, _, calls = result.stdout.split()[1:6]
+    assert int(calls) == 0
+    if int(faults) < 0:
+        pytest.skip("perf_event_open is not permitted here: page faults were not watched")
+    assert int(faults) == 0, result.stdout
+    assert told["prepared_bytes"] > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    result = run("load", mode=mode, report=str(report))
+    assert result.returncode == 0 and result.stderr == ""
+    told = json.loads(report.read_text())
+    assert told["mode"] == mode and told["misses"] > 0
+
+
+@pytest.mark.parametrize(
+    ("on_miss", "code", "stdout", "stderr"),
+    [
+        ("count", 0, "refused 0", ""),
+        ("report", 0, "refused 0", "rtmalloc: miss: page of 777 bytes"),
+        ("abort", -signal.SIGABRT, "", "rtmalloc: miss: page of 777 bytes"),
+        ("null", 0, "refused ", ""),
+    ],
+)
+def test_what_becomes_of_a_miss(profile: Path, on_miss: str, code: int, stdout: str, stderr: str) -> None:
+    result = run("load", "2000", profile=str(profile), mode="pag", seal="1", on_miss=on_miss)
+    assert result.returncode == code
+    assert stdout in result.stdout and stderr in result.stderr
+    if on_miss == "null":
+        assert 1000 < int(result.stdout.split()[-1]) <= 2000
+
+
+def test_runs_merge_by_maximum(tmp_path: Path) -> None:
+    path = tmp_path / "p.rtp"
+    run("load", record=str(path))
+    few = path.read_bytes()
+    run("load", "5000", record=str(path))
+    many = path.read_bytes()
+    run("load", record=str(path))
+    again = path.read_bytes()
+    runs_at = 36
+    assert struct.unpack_from("<I", again, runs_at)[0] == 3
+    assert peak_of_777(few) < 5000 <= peak_of_777(many) <= peak_of_777(again)
+
+
+def peak_of_777(contents: bytes) -> int:
+    bins, record_bytes = struct.unpack_from("<I", contents, 32)[0], struct.unpack_from("<I", contents, 28)[0]
+    records = struct.unpack_from("<I", contents, 24)[0]
+    assert bins == 273
+    bin_of_832 = 29  # 768 is bin 28: (9 + 3) << 6 and (9 + 4) << 6
+    starts = (64 + at * record_bytes for at in range(records))
+    return max(struct.unpack_from("<I", contents, start + 72 + 4 * bin_of_832)[0] for start in starts)
+
+
+def test_a_signal_saves_the_profile(tmp_path: Path) -> None:
+    path = tmp_path / "p.rtp"
+    environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_RECORD": str(path), "RTMALLOC_RECORD_SIGNAL": "USR1"}
+    with subprocess.Popen(["sleep", "60"], env=environment) as process:
+        deadline = time.monotonic() + 20
+        time.sleep(0.3)
+        while not path.exists() and time.monotonic() < deadline:
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.1)
+        assert process.poll() is None
+        process.kill()
+    assert path.read_bytes().startswith(b"RTMPROF\n")
+
+
+def test_a_killed_program_leaves_the_old_profile_whole(profile: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.rtp"
+    path.write_bytes(profile.read_bytes())
+    environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_RECORD": str(path)}
+    with subprocess.Popen(["sleep", "60"], env=environment) as process:
+        process.kill()
+    assert path.read_bytes() == profile.read_bytes()
+    assert os.listdir(tmp_path) == ["p.rtp"]
+
+
+def damaged(contents: bytes, kind: str) -> bytes:
+    if kind == "truncated":
+        return contents[:-7]
+    if kind == "header":
+        return contents[:40]
+    if kind == "flipped":
+        return contents[:500] + bytes([contents[500] ^ 4]) + contents[501:]
+    if kind == "version":
+        return contents[:8] + struct.pack("<I", 9) + contents[12:]
+    if kind == "longer":
+        return contents + b"x"
+    if kind == "foreign":
+        return b"\x7fELF" + contents[4:]
+    return b""
+
+
+def checksummed(contents: bytes) -> bytes:
+    value = 0xCBF29CE484222325
+    for byte in contents[:56] + bytes(8) + contents[64:]:
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return contents[:56] + struct.pack("<Q", value) + contents[64:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("truncated", "it is truncated"),
+        ("header", "it is truncated"),
+        ("flipped", "its checksum does not fit"),
+        ("version", "another format version"),
+        ("longer", "bytes behind its end"),
+        ("foreign", "it is not a profile"),
+        ("empty", "the file is empty"),
+    ],
+)
+def test_a_damaged_profile_is_named_and_the_program_runs(
+    profile: Path, tmp_path: Path, kind: str, reason: str
+) -> None:
+    path = tmp_path / "bad.rtp"
+    path.write_bytes(damaged(profile.read_bytes(), kind))
+    result = run("load", profile=str(path), mode="pag")
+    assert result.returncode == 0 and "refused 0" in result.stdout
+    assert str(path) in result.stderr and reason in result.stderr
+
+
+def test_a_profile_of_another_build_is_refused(profile: Path, tmp_path: Path) -> None:
+    contents = bytearray(profile.read_bytes())
+    contents[16] ^= 1
+    path = tmp_path / "p.rtp"
+    path.write_bytes(checksummed(bytes(contents)))
+    assert "another build" in run("load", profile=str(path), mode="pag").stderr
+
+
+def test_a_profile_larger_than_memory_is_refused(profile: Path, tmp_path: Path) -> None:
+    contents = bytearray(profile.read_bytes())
+    records, record_bytes, bins = struct.unpack_from("<III", contents, 24)
+    for at in range(records):
+        struct.pack_into("<I", contents, 64 + at * record_bytes + 72 + 4 * (bins - 1), 8)  # blocks of 1 TiB
+    path = tmp_path / "p.rtp"
+    path.write_bytes(checksummed(bytes(contents)))
+    result = run("load", profile=str(path), mode="pag")
+    assert result.returncode == 0 and str(path) in result.stderr and "memory" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("/nowhere/p.rtp", "there is no such file"), ("/tmp", "it is a directory")]
+)
+def test_a_path_that_is_no_profile(path: str, reason: str) -> None:
+    for option in ("profile", "record"):
+        options = {option: path} | ({"mode": "pag"} if option == "profile" else {})
+        result = run("load", **options)
+        assert result.returncode == 0
+        assert path in result.stderr and reason in result.stderr, (option, result.stderr)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_bit_matters(profile: Path, tmp_path: Path, mode: str) -> None:
+    contents = profile.read_bytes()
+    path = tmp_path / "p.rtp"
+    for at in range(0, len(contents), max(1, len(contents) // 12)):
+        path.write_bytes(contents[:at] + bytes([contents[at] ^ 16]) + contents[at + 1 :])
+        result = run("api", "seal_in_general", "x", profile=str(path), mode=mode)
+        assert str(path) in result.stderr, at
+
+
+def test_memory_that_may_not_be_locked_is_a_warning(profile: Path) -> None:
+    command = ["prlimit", "--memlock=65536", "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]
+    if os.geteuid() == 0:
+        command = ["prlimit", "--memlock=65536", "setpriv", "--reuid=65534", "--clear-groups", "--"]
+    environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_PROFILE": "/dev/fd/0", "RTMALLOC_MODE": "pag"}
+    shared = Path("/tmp") / f"rtm-test-{os.getpid()}.rtp"
+    shared.write_bytes(profile.read_bytes())
+    shared.chmod(0o644)
+    try:
+        environment["RTMALLOC_PROFILE"] = str(shared)
+        # Only the program itself has the library.
+        inner = ["env", f"LD_PRELOAD={LIBRARY}", f"RTMALLOC_PROFILE={shared}", "RTMALLOC_MODE=pag", "/bin/true"]
+        plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        result = subprocess.run([*command, *inner], env=plain, capture_output=True, text=True, check=False)
+    finally:
+        shared.unlink()
+    assert result.returncode == 0
+    assert "RLIMIT_MEMLOCK" in result.stderr and "65536" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("scenario", "stdout", "stderr"),
+    [
+        ("load_late", "load 0\nagain 16\n", "loaded already"),
+        ("seal_twice", "load 0\nseal 0\nseal 114\nload 16\nunseal 0\nunseal 114\n", "sealed already"),
+        ("seal_by_two_threads", "load 0\nsum 114\n", "sealed already"),
+        ("seal_in_general", "seal 22\n", "the mode is general"),
+        ("bad_mode", "load 22\nload 22\nload 22\n", 'expected "seg" or "pag"'),
+        ("fork_after_seal", "load 0\nseal 0\nchild 0\n", ""),
+        ("save_without_record", "save 61\n", "nothing was recorded"),
+    ],
+)
+def test_the_functions(profile: Path, scenario: str, stdout: str, stderr: str) -> None:
+    result = run("api", scenario, str(profile))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == stdout
+    assert stderr in result.stderr
+
+
+def test_options_that_make_no_sense_are_named(profile: Path) -> None:
+    assert "RTMALLOC_MODE" in run("load", mode="fast").stderr
+    assert "RTMALLOC_ON_MISS" in run("load", on_miss="cry").stderr
+    assert "RTMALLOC_RECORD_SIGNAL" in run("load", record_signal="KILL").stderr
+    assert "is left out" in run("load", profile=str(profile)).stderr
+    assert "mode is general" in run("load", seal="1").stderr
