@@ -20,6 +20,7 @@ _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exe
 static struct {
   struct os_lock lock;
   struct heap *orphans;
+  uint32_t orphan_count;
   struct heap *_Atomic all;
 } heaps;
 
@@ -47,7 +48,7 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   heap->index = index;
   for (unsigned class = 0; class <= CLASSES; class ++) heap->page[class] = &rtm_no_page;
   heap->keeps_pages = true;
-  segment_keep(heap, true);
+  segment_keep(heap, 0);
   if (mode_is_loading())
     segment_keep_all(heap);
   else
@@ -73,13 +74,14 @@ static struct heap *adopt(uintptr_t routine) {
     // Acquire: pairs with the release in heap_leave and heap_unclaim.
     if (__atomic_compare_exchange_n(&heap->state, &orphan, heap_owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
       *link = heap->next_orphan;
+      heaps.orphan_count--;
       break;
     }
   }
   os_lock_release(&heaps.lock);
   if (heap) {
     heap->keeps_pages = true;
-    segment_keep(heap, true);
+    segment_keep(heap, 0);
   }
   return heap;
 }
@@ -95,8 +97,8 @@ void heap_leave(struct heap *heap) {
   if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(false);
   page_leave_all(heap);
   hint_empty_stash(&heap->hints);
-  segment_keep(heap, false);
   os_lock_acquire(&heaps.lock);
+  segment_keep(heap, ++heaps.orphan_count);
   heap->next_orphan = heaps.orphans;
   heaps.orphans = heap;
   os_lock_release(&heaps.lock);

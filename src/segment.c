@@ -14,10 +14,12 @@ void segment_init(void) {
 
 // ---- segments ----
 
-void segment_keep(struct heap *heap, bool has_thread) {
-  enum { FLOOR = SEGMENT_GRANULES * 3 / 4, ORPHAN = SEGMENT_GRANULES / 8, NOTHING_OF_LIVE = 31, QUARTER_OF_LIVE = 2 };
-  heap->keep = has_thread ? FLOOR : ORPHAN;
-  heap->keep_shift = has_thread ? QUARTER_OF_LIVE : NOTHING_OF_LIVE;
+void segment_keep(struct heap *heap, uint32_t orphans) {
+  enum { FLOOR = SEGMENT_GRANULES * 3 / 4, NOTHING_OF_LIVE = 31, QUARTER_OF_LIVE = 2 };
+  // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
+  enum { FEW = 4, OF_FEW = SEGMENT_GRANULES / 2, MANY = 64, OF_MANY = SEGMENT_GRANULES / 32 };
+  heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
+  heap->keep_shift = orphans ? NOTHING_OF_LIVE : QUARTER_OF_LIVE;
   if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
   if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_shift = NOTHING_OF_LIVE;
 }

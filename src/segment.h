@@ -33,13 +33,14 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
 // Gives everything that is free back. O(free spans).
 void segment_trim(struct heap *heap);
 
-// Free memory that a heap may keep: a quarter of what is live, and 3 MiB in any case; 512 KiB where the thread has
-// exited. So a program in a steady state makes no system calls, and one that shrinks gives back. `keep` and
-// `keep_shift` follow from the purge mode and from whether the heap has a thread (segment_keep).
+// Free memory that a heap may keep: a quarter of what is live, and 3 MiB in any case; where the thread has exited,
+// 2 MiB in the first four such heaps, 128 KiB in the next sixty, nothing in others. So a program in a steady state
+// makes no system calls, and one that shrinks gives back. `keep` and `keep_shift` follow from the purge mode and from
+// how many heaps have no thread, this one included (segment_keep; 0: it has one).
 RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
   return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live >> heap->keep_shift;
 }
-void segment_keep(struct heap *heap, bool has_thread);
+void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
 void segment_keep_all(struct heap *heap);
 // A further segment, mapped, all of it free; NULL if out of memory.
