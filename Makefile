@@ -23,7 +23,8 @@ demo:
 	tools/setup-debian build demo
 	$(MAKE) lab
 	cmake --preset release >/dev/null
-	cmake --build build -j$(JOBS) --target rtmalloc_shared rtlab_measure rtlab_probe
+	cmake --build build -j$(JOBS) --target rtmalloc_shared rtlab_measure rtlab_probe control_loop \
+		algorithm_tlsf_preload
 	.venv/bin/rtlab demo
 
 test:

@@ -67,30 +67,30 @@ static RTM_NOINLINE void *miss(size_t size) {
   return block ? block : out_of_memory();
 }
 
-static RTM_NOINLINE void *take_late(size_t size, struct span *store) {
+// The store stands for the size: what is not kept for this rare path makes the way before it shorter.
+static RTM_NOINLINE void *take_late(struct span *store) {
   void *block = store_take_again(store);
-  return block ? block : miss(size);
+  return block ? block : miss(store->store_size);
 }
 
-static RTM_NOINLINE void *large_late(struct heap *heap, struct span *store, size_t size) {
+static RTM_NOINLINE void *large_late(struct span *store, size_t size) {
+  struct heap *heap = rtm_heap;
   void *block = store_take_again(store);
   if (block) return block;
   return size <= MEDIUM_MAX && heap->stores->mode == MODE_SEG ? medium_malloc_or(heap, size) : miss(size);
 }
 
-static RTM_NOINLINE void *prepared_large(struct heap *heap, size_t size) {
-  if (RTM_LIKELY(size <= BIN_SIZE_MAX)) {
-    struct span *store = heap->stores->large[bin_large(size)];
-    void *block = store->free;
-    if (RTM_LIKELY(block != NULL)) {
-      store->free = *(void **)block;
-      store->used++;
-      return block;
-    }
-    block = store_take(store);
-    return RTM_LIKELY(block != NULL) ? block : large_late(heap, store, size);
+// `size`: BLOCK_MAX to BIN_SIZE_MAX.
+static RTM_NOINLINE void *prepared_large(size_t size, const struct stores *stores) {
+  struct span *store = stores->large[bin_large(size)];
+  void *block = store->free;
+  if (RTM_LIKELY(block != NULL)) {
+    store->free = *(void **)block;
+    store->used++;
+    return block;
   }
-  return miss(size);
+  block = store_take(store);
+  return RTM_LIKELY(block != NULL) ? block : large_late(store, size);
 }
 
 static RTM_NOINLINE void *alloc_first(size_t size) {
@@ -103,7 +103,7 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
       store->free = *(void **)block, store->used++;
     else
       block = store_take(store);
-    return counted(block ? block : take_late(size, store), size);
+    return counted(block ? block : take_late(store), size);
   }
   return counted(page_malloc(heap, size_class(size)), size);
 }
@@ -112,7 +112,7 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
 void *alloc_slow(size_t size, struct span *page) {
   if (RTM_UNLIKELY(page->kind == SPAN_STORE)) {
     void *block = store_take(page);
-    return RTM_LIKELY(block != NULL) ? block : take_late(size, page);
+    return RTM_LIKELY(block != NULL) ? block : take_late(page);
   }
   struct heap *heap = rtm_fast_heap;
   // No heap yet, or operations are counted.
@@ -140,7 +140,7 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   if (RTM_UNLIKELY(heap->stores != NULL)) {
     if (alignment <= GRANULE_SIZE) {
       *zero = false;
-      return counted(prepared_large(heap, size), size);
+      return counted(size <= BIN_SIZE_MAX ? prepared_large(size, heap->stores) : miss(size), size);
     }
     if (!mode_miss(heap, size)) return out_of_memory();
     heap = general(heap);
@@ -161,7 +161,7 @@ RTM_COLD void *medium_out_of_memory(size_t size) {
 
 void *alloc_large(size_t size) {
   struct heap *heap = rtm_fast_heap;
-  if (RTM_UNLIKELY(heap->stores != NULL) && size <= PTRDIFF_MAX) return prepared_large(heap, size);
+  if (RTM_UNLIKELY(heap->stores != NULL) && size <= BIN_SIZE_MAX) return prepared_large(size, heap->stores);
   // Huge, no heap yet, or operations are counted.
   if (RTM_UNLIKELY(size > MEDIUM_MAX) || RTM_UNLIKELY(heap == &rtm_no_heap)) {
     bool zero;

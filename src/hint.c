@@ -24,7 +24,7 @@ static bool add_group(struct hints *hints, unsigned class) {
   c->newest = group;
   hints->group[hints->groups] = group;
   put_below(&group->word, &hints->top[hints->groups / HINT_FANOUT], hints->groups % HINT_FANOUT);
-  hints->groups++;
+  RTM_WRITE_RELAXED(hints->groups, hints->groups + 1);
   return true;
 }
 

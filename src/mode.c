@@ -229,9 +229,12 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   struct heap *heap = heap_new(routine, thread->index, mode == MODE_PAG ? HEAP_STORES : heap_owned());
   struct stores *stores = heap ? arena_metadata(sizeof *stores) : NULL;
   if (!stores) return "the system does not give the memory that it needs";
-  for (unsigned i = 0; i < BINS_LARGE; i++) stores->large[i] = &rtm_no_store;
+  for (unsigned i = 0; i < BINS_LARGE; i++) stores->large[i] = &rtm_no_store[0];
   if (mode == MODE_PAG)
-    for (unsigned class = 1; class <= CLASSES; class ++) heap->page[class] = &rtm_no_store;
+    for (unsigned class = 1; class <= CLASSES; class ++) {
+      rtm_no_store[class].store_size = bin_size(class);
+      heap->page[class] = &rtm_no_store[class];
+    }
   stores->heap = heap;
   stores->mode = mode;
   heap->stores = stores;

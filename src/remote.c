@@ -46,7 +46,7 @@ void remote_free_unowned(struct heap *heap, struct span *span, void *block) {
   } else {
     remote_mark(span, block);
   }
-  if (RTM_UNLIKELY(hint_any(&heap->hints)) && heap_claim(heap)) {
+  if (RTM_UNLIKELY(hint_pending(&heap->hints)) && heap_claim(heap)) {
     remote_collect(heap);
     page_release_waiting(heap);
     heap_unclaim(heap);

@@ -4,7 +4,8 @@
 #include "message.h"
 
 static _Atomic uint64_t nothing;
-struct span rtm_no_store = {.kind = SPAN_STORE, .store_level = {&nothing, &nothing, &nothing, &nothing}};
+struct span rtm_no_store[CLASSES + 1] = {
+    [0 ... CLASSES] = {.kind = SPAN_STORE, .store_level = {&nothing, &nothing, &nothing, &nothing}}};
 struct heap rtm_huge_stores = {.state = HEAP_STORES};
 
 RTM_COLD void store_free_twice(const void *block) {

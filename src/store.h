@@ -43,8 +43,8 @@ void store_make(struct heap *heap, struct span *span, char *start, size_t block_
                 _Atomic uint64_t *words);
 // After one way down that met a late bit: others. NULL: nothing is there.
 void *store_take_again(struct span *store);
-// Stands where a heap has no store: never has a block.
-RTM_HIDDEN extern struct span rtm_no_store;
+// Stand where a heap has no store: never have a block. For each class one, so that it stands for a size.
+RTM_HIDDEN extern struct span rtm_no_store[CLASSES + 1];
 // Does not return; not declared so, as then it would need a stack frame on the way there.
 RTM_COLD void store_free_twice(const void *block);
 

@@ -14,7 +14,7 @@ build=build-$(echo "$1" | tr ';' '-')
 export RTM_TEST_OPERATIONS="${RTM_TEST_OPERATIONS:-500}"
 # The allocator's own memory is not the sanitizer's to count; the first report ends the test.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:suppressions=$PWD/proofs/known_races.txt}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1}"
 cmake -S . -B "$build" -DRTM_SANITIZE="$1" -DRTM_LOADS=OFF -DRTM_OVERRIDE=OFF
 cmake --build "$build" -j "$(nproc)"
 ctest --test-dir "$build" -L 'unit|cxx|proofs' --output-on-failure

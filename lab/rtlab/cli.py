@@ -17,6 +17,7 @@ from rtlab.mistakes import Mistake, choose
 from rtlab.papers.definitions import PAPERS
 from rtlab.peers import get_peers
 from rtlab.places import find_places
+from rtlab.realtime_demo import realtime_demo
 from rtlab.tables import peers_table, reason_in_short
 
 app = typer.Typer(
@@ -87,10 +88,11 @@ def bench(
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(min=5, max=600, help="How long it may take.")] = 50.0,
+    seconds: Annotated[float, typer.Option(min=5, max=600, help="How long the programs may take.")] = 50.0,
 ) -> None:
-    """Show a real program on the allocators that are here, in under a minute."""
+    """Show a real program on the allocators that are here, then a control loop recorded and sealed: two minutes."""
     run_demo(find_places(), console, seconds)
+    realtime_demo(find_places(), console)
 
 
 @app.command()

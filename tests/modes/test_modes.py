@@ -62,8 +62,8 @@ def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: 
     ("on_miss", "code", "stdout", "stderr"),
     [
         ("count", 0, "refused 0", ""),
-        ("report", 0, "refused 0", "rtmalloc: miss: page of 777 bytes"),
-        ("abort", -signal.SIGABRT, "", "rtmalloc: miss: page of 777 bytes"),
+        ("report", 0, "refused 0", "rtmalloc: miss: page of 832 bytes"),
+        ("abort", -signal.SIGABRT, "", "rtmalloc: miss: page of 832 bytes"),
         ("null", 0, "refused ", ""),
     ],
 )
