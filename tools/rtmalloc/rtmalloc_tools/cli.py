@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rtmalloc_tools import cli_profile
+from rtmalloc_tools import cli_profile, cli_trace
 from rtmalloc_tools.bound import command as bound_command
 from rtmalloc_tools.check import command as check_command
 from rtmalloc_tools.mistakes import Mistake
@@ -26,6 +26,7 @@ app = typer.Typer(
     cls=SuggestingGroup,
 )
 app.add_typer(cli_profile.app, name="profile")
+app.add_typer(cli_trace.app, name="trace")
 
 Library = Annotated[Path | None, typer.Option(help="librtmalloc.so [default: this checkout's build, else installed].")]
 Command = Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")]

@@ -1,0 +1,1 @@
+"""`rtmalloc trace`: every allocation of a program written down, and what such a file holds."""
