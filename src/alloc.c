@@ -154,6 +154,14 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   return block ? counted(block, size) : out_of_memory();
 }
 
+// The same where the thread may have a prepared heap, which serves it without a loop.
+static RTM_NOINLINE void *prepared_or_large(size_t size, size_t alignment, bool *zero) {
+  const struct stores *stores = rtm_heap->stores;
+  if (!stores || alignment > GRANULE_SIZE || size > BIN_SIZE_MAX) return large(size, alignment, zero);
+  *zero = false;
+  return counted(prepared_large(size, stores), size);
+}
+
 RTM_COLD void *medium_out_of_memory(size_t size) {
   bool zero;
   return large(size, 1, &zero);
@@ -175,7 +183,7 @@ void *alloc_zeroed(size_t count, size_t size) {
   if (RTM_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) return out_of_memory();
   if (bytes > BLOCK_MAX) {
     bool zero;
-    void *block = large(bytes, 1, &zero);  // of a prepared heap, too
+    void *block = prepared_or_large(bytes, 1, &zero);
     if (block && !zero) memset(block, 0, bytes);
     return block;
   }
@@ -194,7 +202,7 @@ void *alloc_aligned(size_t alignment, size_t size) {
     return alloc_fast(rounded);
   }
   bool zero;
-  return large(size ? size : 1, alignment < GRANULE_SIZE ? 1 : alignment, &zero);
+  return prepared_or_large(size ? size : 1, alignment < GRANULE_SIZE ? 1 : alignment, &zero);
 }
 
 // ---- free ----

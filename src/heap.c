@@ -86,14 +86,8 @@ static struct heap *adopt(uintptr_t routine) {
   return heap;
 }
 
-void heap_leave(struct heap *heap) {
-  if (RTM_UNLIKELY(heap->stores != NULL)) {
-    struct heap *general = heap->stores->general;
-    heap->stores->general = NULL;
-    mode_leave_heap(heap);
-    if (!general) return;
-    heap = general;
-  }
+// A general heap becomes an orphan.
+static RTM_NOINLINE void leave_general(struct heap *heap) {
   if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(false);
   page_leave_all(heap);
   hint_empty_stash(&heap->hints);
@@ -103,6 +97,17 @@ void heap_leave(struct heap *heap) {
   heaps.orphans = heap;
   os_lock_release(&heaps.lock);
   __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST);
+}
+
+void heap_leave(struct heap *heap) {
+  if (RTM_UNLIKELY(heap->stores != NULL)) {
+    struct heap *general = heap->stores->general;
+    heap->stores->general = NULL;
+    mode_leave_heap(heap);
+    if (!general) return;
+    heap = general;
+  }
+  leave_general(heap);
 }
 
 bool heap_claim(struct heap *heap) {

@@ -13,6 +13,7 @@
 #include "message.h"
 #include "options.h"
 #include "os/pin.h"
+#include "prepared.h"
 #include "profile.h"
 #include "record.h"
 #include "rtmalloc.h"
@@ -255,17 +256,13 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
 }
 
 struct heap *mode_take_heap(uintptr_t routine) {
-  if (state.mode == MODE_GENERAL) return NULL;
-  for (struct stores *stores = state.all; stores; stores = stores->next) {
-    if (stores->heap->routine != routine || atomic_load_explicit(&stores->taken, memory_order_relaxed)) continue;
-    // Acquire: pairs with the release in mode_leave_heap.
-    if (!atomic_exchange_explicit(&stores->taken, true, memory_order_acquire)) return stores->heap;
-  }
-  if (state.all) missed(RTM_MISS_THREAD, 0);
-  return NULL;
+  if (state.mode == MODE_GENERAL || !state.all) return NULL;
+  struct heap *heap = prepared_take(routine);
+  if (RTM_UNLIKELY(!heap)) missed(RTM_MISS_THREAD, 0);
+  return heap;
 }
 
-void mode_leave_heap(struct heap *heap) { atomic_store_explicit(&heap->stores->taken, false, memory_order_release); }
+void mode_leave_heap(struct heap *heap) { prepared_leave(heap->stores); }
 
 void mode_adapt(struct heap *heap) {
   if (state.mode != MODE_GENERAL) segment_keep_all(heap);
@@ -299,9 +296,12 @@ static const char *load(const char *path, enum mode mode) {
   }
   loading = true;
   bool permitted = os_pin_library();
-  // In reverse: mode_take_heap finds the lowest index first, as the recording does.
+  // In reverse: prepared_take finds the lowest index first, as the recording does.
   for (uint32_t at = profile.header->records; at-- > 0 && !wrong;)
     if (!(profile.record[at].flags & PROFILE_PROCESS)) wrong = prepare(&profile.record[at], mode, &permitted);
+  size_t index_bytes = 0;
+  if (!wrong && state.all) wrong = prepared_index(state.all, &index_bytes, &permitted);
+  state.held += index_bytes;
   loading = false;
   profile_drop(&profile);
   if (wrong) {

@@ -62,8 +62,7 @@ static bool start_memory(void) {
   return arena_init(rtm_options.purge, rtm_options.limit);
 }
 
-bool process_init(void) {
-  if (RTM_LIKELY(atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL)) return true;
+static RTM_NOINLINE bool process_start(void) {
   // A thread that allocates while it starts the rest comes here again: memory is there by then.
   static _Thread_local bool starting __attribute__((tls_model("initial-exec")));
   if (starting) return true;
@@ -85,4 +84,8 @@ bool process_init(void) {
   }
   os_lock_release(&start_lock);
   return good;
+}
+
+bool process_init(void) {
+  return RTM_LIKELY(atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL) || process_start();
 }

@@ -27,9 +27,10 @@ struct stores {
   struct span *large[BINS_LARGE];  // &rtm_no_store: none
   struct heap *general;            // serves what no store has; NULL until then
   uint64_t misses[BINS];           // by bin; bin 0: larger than any
-  _Atomic bool taken;              // by a thread
   struct stores *next;             // all
   struct heap *heap;
+  struct group *group;  // of its start routine, and its number there (prepared.c)
+  uint32_t number;
   unsigned mode;  // enum mode
 };
 
@@ -65,6 +66,18 @@ RTM_INLINE void store_clear_bit(_Atomic uint64_t *words, uint64_t number) {
   __asm__ volatile("lock btrq %1, %0" : "+m"(*words) : "r"(number) : "memory", "cc");
 #else
   atomic_fetch_and_explicit(&words[number / 64], ~(UINT64_C(1) << (number % 64)), memory_order_seq_cst);
+#endif
+}
+
+// Clears it and says what it was.
+RTM_INLINE bool store_drop_bit(_Atomic uint64_t *words, uint64_t number) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  bool was;
+  __asm__ volatile("lock btrq %2, %0" : "+m"(*words), "=@ccc"(was) : "r"(number) : "memory", "cc");
+  return was;
+#else
+  uint64_t bit = UINT64_C(1) << (number % 64);
+  return atomic_fetch_and_explicit(&words[number / 64], ~bit, memory_order_seq_cst) & bit;
 #endif
 }
 

@@ -16,6 +16,7 @@ from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.places import find_library
 from rtmalloc_tools.run import record as recording
 from rtmalloc_tools.run import start
+from rtmalloc_tools.shares import share
 from rtmalloc_tools.suggestions import SuggestingGroup
 
 app = typer.Typer(
@@ -91,9 +92,7 @@ def record(
     library: Library = None,
 ) -> None:
     """Run a program and record its profile."""
-    plan = recording.Plan(
-        command, find_library(library), out, until_stable, runs, limit, recording.share(headroom), coverage
-    )
+    plan = recording.Plan(command, find_library(library), out, until_stable, runs, limit, share(headroom), coverage)
     raise typer.Exit(recording.record(plan, Console()))
 
 

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile import show as tables
-from rtmalloc_tools.profile.combine import compare
+from rtmalloc_tools.profile.combine import compare, with_headroom
 from rtmalloc_tools.profile.combine import merge as merge_profiles
 from rtmalloc_tools.profile.profile_format import read_profile, write_profile
+from rtmalloc_tools.shares import share
 from rtmalloc_tools.suggestions import SuggestingGroup
 
 app = typer.Typer(help="Look at profiles, merge, compare and check them.", no_args_is_help=True, cls=SuggestingGroup)
@@ -32,10 +33,12 @@ def show(files: Files) -> None:
 def merge(
     files: Files,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the merged profile goes.")],
+    headroom: Annotated[str, typer.Option(help="Raise each peak by so much, for programs that vary.")] = "0%",
 ) -> None:
     """Merge profiles: the maximum of each thread's each field."""
+    more = share(headroom)
     profiles = [read_profile(path) for path in files]
-    merged = merge_profiles(profiles, [str(path) for path in files])
+    merged = with_headroom(merge_profiles(profiles, [str(path) for path in files]), more)
     write_profile(out, merged)
     Console().print(f"{out}: {len(merged.records)} records of {len(files)} profiles.", markup=False, highlight=False)
 

@@ -143,3 +143,28 @@ def test_a_mistyped_subcommand_names_the_nearest(rtmalloc):
     assert status == 2 and "Did you mean 'show'?" in complaint
     status, _, complaint = rtmalloc("chekc")
     assert status == 2 and "Did you mean 'check'?" in complaint
+
+
+def test_merge_raises_each_peak_by_the_headroom(files, rtmalloc, tmp_path):
+    out = tmp_path / "out.rtp"
+    assert rtmalloc("profile", "merge", "--headroom", "50%", "-o", out, *files)[0] == 0
+    found = {r.name: r for r in read_profile(out).records}
+    main = found["main thread #0"]
+    assert (main.blocks[1], main.blocks[2], main.blocks[9], main.pages) == (8, 0, 6, (5, 0, 0, 0))
+    assert found["app+0x40 #0"].span_granules == 14
+
+
+def grown(before, after, headroom=0.05):
+    return [change.what for change in grows_beyond(profile(before), profile(after), headroom)]
+
+
+def test_growth_counts_only_beyond_what_loading_makes_anyway():
+    three = record(blocks={1: 3})
+    assert grown(three, record(blocks={1: 5})) == []  # two blocks more of each size in pages
+    assert grown(three, record(blocks={1: 6})) == ["blocks of 16"]
+    assert grown(record(), record(blocks={1: 1})) == ["blocks of 16"]  # no store of that size
+    assert grown(record(blocks={73: 3}), record(blocks={73: 4})) == ["blocks of 36864"]  # spans: none more
+    assert grown(record(pages=(8, 0, 0, 0)), record(pages=(10, 0, 0, 0))) == []
+    assert grown(record(pages=(8, 0, 0, 0)), record(pages=(11, 0, 0, 0))) == ["granules in pages and spans"]
+    assert grown(record("*", threads_peak=1), record("*", threads_peak=9)) == []
+    assert grown(record(), record("app")) == ["thread"]

@@ -12,8 +12,9 @@ from profiles import profile, record
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.profile_format import read_profile, write_profile
 from rtmalloc_tools.run.coverage import measure
-from rtmalloc_tools.run.record import GAVE_UP, share
+from rtmalloc_tools.run.record import GAVE_UP
 from rtmalloc_tools.run.stability import Progress, after_run
+from rtmalloc_tools.shares import share
 
 PROGRAM = """#!{python}
 import os, sys

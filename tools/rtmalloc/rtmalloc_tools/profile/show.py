@@ -14,7 +14,7 @@ from rtmalloc_tools.profile.size_classes import GRANULE, PAGE_KINDS, SEGMENT, bl
 
 
 def left_table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", min_width=len(title))
     for heading in left:
         table.add_column(heading, overflow="fold")
     for heading in right:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,13 @@ from rich.table import Table
 from rtmalloc_tools.mistakes import Mistake, reason_of
 from rtmalloc_tools.profile.combine import merge
 from rtmalloc_tools.profile.profile_format import Profile, read_profile, write_profile
+from rtmalloc_tools.profile.show import changes_table
 from rtmalloc_tools.run import coverage
 from rtmalloc_tools.run.coverage import Coverage
 from rtmalloc_tools.run.stability import Progress, after_run
 from rtmalloc_tools.run.start import check_preload, environment
 
+GROWN_SHOWN = 10
 GAVE_UP = 3
 """Exit status where the profile was not stable at the limit."""
 
@@ -44,17 +45,6 @@ class Round:
     coverage: Coverage | None = field(default=None)
 
 
-def share(text: str) -> float:
-    """'5%' or '0.05' as a fraction."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
-    if not found:
-        raise Mistake(f"Headroom '{text}' is not understood; expected a share such as 5% or 0.05.")
-    value = float(found[1]) / (100 if found[2] else 1)
-    if value > 1:
-        raise Mistake(f"Headroom '{text}' is more than the profile itself; expected a share such as 5% or 0.05.")
-    return value
-
-
 def record(plan: Plan, console: Console) -> int:
     """The exit status: the program's where it fails, GAVE_UP at the limit, else 0."""
     if plan.until_stable and plan.limit < plan.runs:
@@ -70,11 +60,15 @@ def record(plan: Plan, console: Console) -> int:
         if status:
             console.print(f"Run {number}: {in_words(status)}.", markup=False, highlight=False, style="red")
             return status
+        processes = -known.runs if known else 0
         known = merged(plan, known)
+        processes += known.runs
         progress = after_run(progress, known, plan.headroom)
         reached = coverage.measure(plan.coverage) if plan.coverage else None
         rounds.append(Round(number, progress, len(known.records), reached))
         console.print(round_line(rounds, plan), markup=False, highlight=False, soft_wrap=True)
+        if number == 1 and processes > 1:
+            console.print(many_processes(plan, processes), markup=False, highlight=False, soft_wrap=True)
         if plan.until_stable and progress.streak >= plan.runs:
             break
     if plan.coverage:
@@ -140,14 +134,21 @@ def round_line(rounds: Sequence[Round], plan: Plan) -> str:
     last = rounds[-1]
     text = f"Run {last.number}: {last.records} records"
     if plan.until_stable:
-        grown = (
-            f"{last.progress.grown} peaks grew beyond the headroom" if last.progress.grown else "within the headroom"
-        )
+        many = len(last.progress.grown)
+        grown = f"{many} peak{'s' if many > 1 else ''} grew beyond the headroom" if many else "within the headroom"
         first = last.progress.streak == 0 and not last.progress.grown
         text += "; the first profile" if first else f"; {grown}; {last.progress.streak} of {plan.runs} runs in a row"
     if last.coverage:
         text += f"; branches {coverage.share(last.coverage.branches_taken, last.coverage.branches)}"
     return text
+
+
+def many_processes(plan: Plan, processes: int) -> str:
+    """A start script, or a server's children: one profile has the peaks of all, and is larger than any needs."""
+    return (
+        f"  {processes} processes recorded in that run, and their peaks are merged. If {plan.command[0]} is a script "
+        "that starts the program, record the program itself."
+    )
 
 
 def rounds_table(rounds: Sequence[Round]) -> Table:
@@ -166,7 +167,7 @@ def rounds_table(rounds: Sequence[Round]) -> Table:
         )
         new, before = reached.branches_taken - before, reached.branches_taken
         table.add_row(
-            str(entry.number), taken, f"{new:+}", lines, str(entry.progress.grown), str(entry.progress.streak)
+            str(entry.number), taken, f"{new:+}", lines, str(len(entry.progress.grown)), str(entry.progress.streak)
         )
     return table
 
@@ -185,4 +186,9 @@ def conclude(plan: Plan, rounds: Sequence[Round], console: Console) -> int:
         f"within {plan.headroom:.0%}. Give more runs (--limit), more --headroom, or runs that reach more of it."
     )
     console.print(text, markup=False, highlight=False, style="red", soft_wrap=True)
+    if last.grown:
+        shown = last.grown[:GROWN_SHOWN]
+        console.print(changes_table(shown, "the run before", f"run {len(rounds)}"))
+        if len(last.grown) > len(shown):
+            console.print(f"and {len(last.grown) - len(shown)} more.", highlight=False)
     return GAVE_UP

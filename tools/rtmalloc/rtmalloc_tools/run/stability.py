@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rtmalloc_tools.profile.combine import grows_beyond
+from rtmalloc_tools.profile.combine import Change, grows_beyond
 from rtmalloc_tools.profile.profile_format import Profile
 
 
@@ -14,12 +14,12 @@ class Progress:
 
     reference: Profile | None
     streak: int = 0
-    grown: int = 0  # peaks that went beyond it in the last run
+    grown: tuple[Change, ...] = ()  # peaks that went beyond it in the last run
 
 
 def after_run(progress: Progress, profile: Profile, headroom: float) -> Progress:
     """Compared with the reference, not with the run before, so that a slow creep does not pass for stable."""
     if progress.reference is None:
-        return Progress(profile, 0, 0)
-    grown = len(grows_beyond(progress.reference, profile, headroom))
-    return Progress(profile, 0, grown) if grown else Progress(progress.reference, progress.streak + 1, 0)
+        return Progress(profile)
+    grown = tuple(grows_beyond(progress.reference, profile, headroom))
+    return Progress(profile, 0, grown) if grown else Progress(progress.reference, progress.streak + 1)

@@ -1,0 +1,25 @@
+// The prepared heaps that wait for a thread, found by its start routine in constant time. Layer: above store. Called by
+// mode.
+//
+// Start routine to its group: a table of buckets of four, with a multiplier chosen at load so that none overflows. In
+// the group, a tree of bits says which heaps have no thread:
+//
+//     level 0   a bit for each heap
+//     level l   a bit for each word of level l - 1;  level 2 is one word: 64^3 heaps of a routine at most
+//
+// A thread that starts goes down the tree and clears the heap's bit; if another was faster it goes down again, three
+// times at most. No loop and no lock. Only if nothing was found then, all bits are looked at one by one: none is set,
+// or other threads of the routine were each time a moment ahead.
+#ifndef RTM_PREPARED_H
+#define RTM_PREPARED_H
+
+#include "store.h"
+
+// Builds the table from the list (by `next`), and locks it; *bytes: what that takes. NULL, or why it failed. At load.
+const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted);
+// The heap that has been waiting with the lowest number, as far as other threads leave it; NULL: none waits. O(1).
+struct heap *prepared_take(uintptr_t routine);
+// Its thread has exited. O(1), wait-free.
+void prepared_leave(struct stores *stores);
+
+#endif
