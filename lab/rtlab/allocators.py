@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEERS, RTMALLOC, BuiltPeer, PackagedPeer
@@ -22,6 +23,7 @@ class Allocator:
     library: Path | None  # None: what the program was linked with
     version: str
     origin: str
+    environment: Mapping[str, str] = field(default_factory=dict)  # its settings
 
 
 def glibc_version() -> str:

@@ -115,6 +115,22 @@ def paper(
     raise typer.Exit(run_paper(find_places(), options, console))
 
 
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(help="A trace that 'rtmalloc trace record' made.")],
+    allocators: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    runs: Annotated[int, typer.Option(min=1, max=100, help="Runs on each allocator, voted.")] = 5,
+    timeout: Annotated[int, typer.Option(min=1, help="Seconds that one run may take.")] = 120,
+    out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/replay/NAME].")] = None,
+    fresh: Annotated[bool, typer.Option(help="Measure again what an earlier call has measured.")] = False,
+) -> None:
+    """Play a recorded trace on any allocator, and time each operation."""
+    from rtlab.traces.replay_command import ReplayOptions, replay
+
+    options = ReplayOptions(trace, allocators, runs, timeout, out, fresh)
+    raise typer.Exit(replay(find_places(), options, console))
+
+
 def main() -> None:
     try:
         app()

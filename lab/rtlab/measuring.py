@@ -141,6 +141,7 @@ def measure(
     prepare_folder(entry)
     extra: Mapping[str, str] = {
         "RTLAB_PRELOAD": preload(entry, allocator, native.probe if probe_report else None),
+        **allocator.environment,
         **({"RTLAB_PROBE": str(probe_report)} if probe_report else {}),
         **entry.environment,
     }

@@ -1,4 +1,4 @@
-"""The native parts of rtlab: `measure`, which runs one command, and `probe.so`, which times allocations."""
+"""The native parts of rtlab: `measure` runs one command, `probe.so` times allocations, `replay` plays a trace …"""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from rtlab.processes import Failed, run_tool
 class Native:
     measure: Path
     probe: Path
+    replay: Path
+    count_calls: Path
+    tracer: Path
 
 
 def native_in(folder: Path) -> Native:
-    return Native(folder / "measure", folder / "probe.so")
+    names = ("measure", "probe.so", "replay", "count_calls", "librtmalloc-trace.so")
+    return Native(*(folder / name for name in names))
 
 
 def up_to_date(native: Native, source: Path) -> bool:
-    files = [native.measure, native.probe]
+    files = list(vars(native).values())
     if not all(path.is_file() for path in files):
         return False
     newest = max(path.stat().st_mtime for path in source.iterdir())

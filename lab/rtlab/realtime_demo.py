@@ -127,7 +127,9 @@ def realtime_demo(places: Places, console: Console) -> None:
         console.print(f"Recording {loop.name}, {RECORDINGS} runs of {PERIODS / 1000:.0f} s …")
         for _ in range(RECORDINGS):
             run_once(loop, recorder)
-        console.print(f"Loading its profile ({profile.stat().st_size:,} bytes), sealing, and running it beside others …")
+        console.print(
+            f"Loading its profile ({profile.stat().st_size:,} bytes), sealing, and running it beside others …"
+        )
         rows = [(item, best(loop, item, report)) for item in contenders(places, profile, report)]
         console.print(table_of(rows))
         load = json.loads(report.read_text())

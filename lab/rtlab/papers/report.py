@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader
 from rich.table import Table
 
+from rtlab.page import Cell, PageTable, number, write_page
 from rtlab.papers.definitions import Paper
 from rtlab.papers.measures import Measured
 
 DOCS = "docs/paper-tables.md says why cells differ."
-
-
-@dataclass(frozen=True)
-class Cell:
-    text: str
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class PageTable:
-    title: str
-    headings: list[str]
-    rows: list[list[Cell]]
-
-
-def number(value: float, digits: int = 1) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def kind_of(within: object) -> str:
@@ -121,20 +102,16 @@ def write_report(
     measured.scaling.to_csv(out / "scaling.csv", index=False)
     measured.over_time.to_csv(out / "over-time.csv", index=False)
     (out / "environment.json").write_text(json.dumps(environment, indent=2, default=str) + "\n")
-    for i, svg in enumerate(figures.values(), 1):
-        if svg.startswith("<svg"):
-            (out / f"figure-{i}.svg").write_text('<?xml version="1.0" encoding="utf-8"?>\n' + svg)
     tables = [page_table(paper, cells, table) for table in titles(paper) if table in set(cells["table"])]
     if len(measured.scaling):
         tables.append(scaling_table(measured))
-    template = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True).get_template("page.html")
-    page = template.render(
+    return write_page(
+        out / "page.html",
         title=paper.title,
-        summary=verdict(cells),
+        summary=[verdict(cells)],
+        data="cells.csv",
         tables=tables,
         figures=figures,
         failures=measured.failures,
         environment=environment,
     )
-    (out / "page.html").write_text(page)
-    return out / "page.html"

@@ -1,0 +1,1 @@
+"""Replaying a recorded trace on any allocator, and comparing them for one program."""
