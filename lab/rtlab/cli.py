@@ -121,7 +121,7 @@ def replay(
     allocators: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     runs: Annotated[int, typer.Option(min=1, max=100, help="Runs on each allocator, voted.")] = 5,
     timeout: Annotated[int, typer.Option(min=1, help="Seconds that one run may take.")] = 120,
-    out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/replay/NAME].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/replays/NAME].")] = None,
     fresh: Annotated[bool, typer.Option(help="Measure again what an earlier call has measured.")] = False,
 ) -> None:
     """Play a recorded trace on any allocator, and time each operation."""

@@ -90,7 +90,7 @@ def replay(places: Places, options: ReplayOptions, console: Console) -> int:
     names = check_names(options.allocators)
     plan = load_plan(options.trace)
     allocators, absent = choose_contenders(places, names, plan.peak_live)
-    out = (options.out or places.build / "replay" / options.trace.name).resolve()
+    out = (options.out or places.build / "replays" / options.trace.name).resolve()
     bench = prepare(places, plan, out / "kept", options.runs, options.limit_s, options.fresh)
     results = replay_all(bench, allocators, console)
     if not results.complete:

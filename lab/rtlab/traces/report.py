@@ -87,7 +87,7 @@ def write_replay_page(
     tables, figures = write_replay(out, plan, results, cycles, environment)
     threads = len(np.unique(plan.thread))
     summary = (
-        f"{len(plan.operations):,} operations of {threads} thread{'s' if threads != 1 else ''}, at most {plan.peak_live:,} bytes live; "
+        f"{len(plan.operations):,} operations of {threads} thread(s), at most {plan.peak_live:,} bytes live; "
         f"{plan.left_out:,} records could not be played."
     )
     failures = [f"{one.allocator}: {one.status}" for one in results if one.status != "ok"]
