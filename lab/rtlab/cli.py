@@ -131,6 +131,23 @@ def replay(
     raise typer.Exit(replay(find_places(), options, console))
 
 
+@app.command()
+def compare(
+    cmd: Annotated[str, typer.Option(help="The program with its arguments, quoted as one word.")],
+    allocators: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    runs: Annotated[int, typer.Option(min=1, max=100, help="Runs of the whole program on each allocator.")] = 5,
+    replays: Annotated[int, typer.Option(min=1, max=100, help="Replays of its trace on each allocator, voted.")] = 3,
+    timeout: Annotated[int, typer.Option(min=1, help="Seconds that one run may take.")] = 120,
+    out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/compare/NAME].")] = None,
+    fresh: Annotated[bool, typer.Option(help="Record and measure again what an earlier call has done.")] = False,
+) -> None:
+    """Which allocator suits my program? Records it, replays it on all, runs it on all, recommends."""
+    from rtlab.traces.compare_command import CompareOptions, compare
+
+    options = CompareOptions(cmd, allocators, runs, replays, timeout, out, fresh)
+    raise typer.Exit(compare(find_places(), options, console))
+
+
 def main() -> None:
     try:
         app()

@@ -46,6 +46,16 @@ class Plan:
     live_ticks: NDArray[np.int64]
     ticks_per_second: int
     left_out: int  # records that cannot be played: frees of unknown blocks, requests that failed
+    cut: bool  # the recording stopped before the program's end
+
+    @property
+    def summary(self) -> str:
+        threads = len(np.unique(self.thread))
+        text = (
+            f"{len(self.operations):,} operations of {threads} thread(s), at most {self.peak_live:,} bytes live; "
+            f"{self.left_out:,} records could not be played."
+        )
+        return text + (" The recording stopped at its limit: this is the program's beginning." if self.cut else "")
 
 
 def kinds_of(linked: Linked) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -110,6 +120,7 @@ def make_plan(trace: Trace, linked: Linked) -> Plan:
         live_ticks=events.ticks,
         ticks_per_second=trace.header.ticks_per_second,
         left_out=linked.failed + linked.unknown,
+        cut=bool(trace.header.stopped),
     )
 
 

@@ -85,16 +85,11 @@ def write_replay_page(
     environment: Mapping[str, object],
 ) -> Path:
     tables, figures = write_replay(out, plan, results, cycles, environment)
-    threads = len(np.unique(plan.thread))
-    summary = (
-        f"{len(plan.operations):,} operations of {threads} thread(s), at most {plan.peak_live:,} bytes live; "
-        f"{plan.left_out:,} records could not be played."
-    )
     failures = [f"{one.allocator}: {one.status}" for one in results if one.status != "ok"]
     return write_page(
         out / "page.html",
         title=f"Replay of {trace.name}",
-        summary=[summary],
+        summary=[plan.summary],
         data="replays.csv, costs.csv, operations.csv and live.csv",
         tables=tables,
         figures=figures,
