@@ -15,7 +15,7 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t index;               // among the live threads of that routine
   uint32_t flags;               // PROFILE_PROCESS
   uint32_t blocks[BINS];
-  uint32_t pages[PROFILE_PAGE_KINDS];  // of at most 4, 32 and 128 KiB
+  uint32_t pages[PROFILE_PAGE_KINDS];  // of at most 4, 32 and 64 KiB
   uint32_t span_granules;              // in medium blocks
   uint32_t span_largest;               // granules
   uint32_t threads_peak;

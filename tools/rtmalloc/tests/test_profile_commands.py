@@ -133,9 +133,15 @@ def test_the_most_memory_that_a_program_can_need():
         bins=130,
     )
     memory = most_memory(two, "f")
-    assert memory["pag"]["bytes"] == 4096 + 2 * 32768 + 8192 + (9 << 18)
-    assert memory["seg"]["bytes"] == (4 + 32 + 128) * 1024 + 3 * 4096 + (4 << 20)
-    assert "Exact" in memory["pag"]["meaning"] and "not a bound" in memory["seg"]["meaning"]
+    # Two blocks more of each size in pages; whole granules; spans and huge blocks as they are.
+    assert memory["pag"]["blocks_bytes"] == 4096 + 4 * 32768 + 8192 + (9 << 18)
+    assert memory["seg"]["blocks_bytes"] == (4 << 20) + (9 << 18)
+    assert "Exact" in memory["pag"]["meaning"] and "Not a bound" in memory["seg"]["meaning"]
+
+
+def test_threads_of_one_routine_get_the_maximum_over_all():
+    two = profile(record("app", 9, 0, {1: 600}), record("app", 9, 1, {2: 254}))
+    assert most_memory(two, "f")["pag"]["blocks_bytes"] == 2 * (12288 + 8192)
 
 
 def test_a_mistyped_subcommand_names_the_nearest(rtmalloc):

@@ -119,6 +119,9 @@ def test_the_control_loop_runs_sealed_with_headroom_for_its_races(command: Comma
         assert done.returncode == 0 and done.stderr == ""
         report = json.loads((tmp_path / "report.json").read_text())
         assert (report["mode"], report["misses"], report["system_calls_since_seal"]) == (mode, 0, 0)
+        # The certificate knows beforehand, to the byte.
+        done = command("bound", "--library", BUILT, "--profile", "raised.rtp", "--only", "pag/free/page", "--json")
+        assert json.loads(done.stdout)["memory"][mode]["bytes"] == report["prepared_bytes"], mode
 
 
 def test_the_processes_of_a_script_are_told_of(command: Command) -> None:

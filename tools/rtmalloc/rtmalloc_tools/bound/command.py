@@ -18,7 +18,7 @@ from rtmalloc_tools.bound.page import render
 from rtmalloc_tools.bound.rows import PATHS_FILE, Row, read_paths
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import unknown_name
-from rtmalloc_tools.profile.memory import most_memory
+from rtmalloc_tools.profile.memory import STRUCTURES, Layout, most_memory
 from rtmalloc_tools.profile.profile_format import read_profile
 
 
@@ -60,8 +60,12 @@ def run(request: Request, console: Console) -> int:
     paths = read_paths(request.paths or PATHS_FILE)
     rows = select(paths.rows, request.path or request.only)
     observed = read_observed(request.observed, paths.rows) if request.observed else {}
-    memory = most_memory(read_profile(request.profile), str(request.profile)) if request.profile else None
+    profile = read_profile(request.profile) if request.profile else None
     analyser = Analyser(read_binary(request.library), paths)
+    memory = None
+    if profile:
+        layout = Layout.read(analyser.sources.structure_sizes(STRUCTURES))
+        memory = most_memory(profile, str(request.profile), layout)
     results = analyse_all(analyser, rows)
     certificate = certify(analyser, results, observed, memory)
     if request.html:

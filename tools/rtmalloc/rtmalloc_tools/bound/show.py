@@ -117,11 +117,13 @@ def show_memory(certificate: Certificate, console: Console) -> None:
         return
     table = Table(title=f"Most memory, by {certificate.memory['profile']}", title_justify="left")
     table.add_column("mode")
-    table.add_column("bytes", justify="right")
+    for heading in ("bytes", "blocks", "metadata"):
+        table.add_column(heading, justify="right")
     table.add_column("what it is")
     for mode in ("pag", "seg"):
         figure = certificate.memory[mode]
-        table.add_row(mode, f"{figure['bytes']:,}", figure["meaning"])
+        counts = [f"{figure[key]:,}" for key in ("bytes", "blocks_bytes", "metadata_bytes")]
+        table.add_row(mode, *counts, figure["meaning"])
     console.print(table)
 
 

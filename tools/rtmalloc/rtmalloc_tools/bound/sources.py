@@ -13,6 +13,8 @@ from typing import Any
 from elftools.dwarf.descriptions import describe_form_class
 from elftools.elf.elffile import ELFFile
 
+from rtmalloc_tools.mistakes import Mistake
+
 
 @dataclass(frozen=True)
 class Place:
@@ -49,6 +51,22 @@ class Sources:
         addresses, places = self.lines
         at = bisect.bisect_right(addresses, address) - 1
         return places[at] or NOWHERE if at >= 0 else NOWHERE
+
+    def structure_sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Bytes of the named structures, as they were compiled."""
+        wanted, sizes = set(names), {}
+        with self.path.open("rb") as file:
+            for unit in ELFFile(file).get_dwarf_info().iter_CUs():
+                for die in unit.get_top_DIE().iter_children():
+                    name = die.attributes.get("DW_AT_name")
+                    if die.tag != "DW_TAG_structure_type" or name is None or "DW_AT_byte_size" not in die.attributes:
+                        continue
+                    if name.value.decode() in wanted:
+                        sizes[name.value.decode()] = int(die.attributes["DW_AT_byte_size"].value)
+        missing = sorted(wanted - set(sizes))
+        if missing:
+            raise Mistake(f"{self.path}: its debug information has no structure '{missing[0]}'. Build it with -g.")
+        return sizes
 
     def functions(self, address: int) -> list[str]:
         """The function that the address was compiled from, and those that it was inlined into; innermost first."""

@@ -1,13 +1,16 @@
-"""The most memory that a profile's program can need, and what that figure is worth in each mode."""
+"""What loading a profile makes ready in each mode, as src/mode.c does it, and what that figure is worth."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from rtmalloc_tools.profile.combine import maximum
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
-    BLOCK_MAX,
+    BLOCKS_MORE,
+    CLASSES,
     GRANULE,
     MEDIUM_MAX,
     PAGE_KINDS,
@@ -17,21 +20,44 @@ from rtmalloc_tools.profile.size_classes import (
 )
 
 MEANINGS = {
-    "pag": "Exact for the profile's peaks: each thread's blocks of each size, in granules of 4 KiB, whatever the order "
-    "of requests. Without the allocator's metadata.",
-    "seg": "As recorded, not a bound: each thread's pages and spans at their peaks, huge blocks in segments of 4 MiB. "
-    "Another order of requests may fragment differently. Without the allocator's metadata.",
+    "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
+    "order it asks. What the profile does not cover is a miss, and comes on top.",
+    "seg": "What the allocator makes ready: the recorded pages and spans and a quarter more, in whole segments. Not a "
+    "bound of what the program needs: another order of requests may fragment more, and is then a miss.",
 }
+TABLE_ENTRY = 4  # bytes of the table for each granule
+WORD = 8
+LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
 
 
-def thread_records(profile: Profile) -> list[Record]:
-    """The threads; where only the whole process was recorded, that."""
-    threads = [record for record in profile.records if not record.process]
-    return threads or list(profile.records)
+@dataclass(frozen=True)
+class Layout:
+    """Bytes of the library's structures."""
+
+    heap: int
+    stores: int
+    group: int
+    bucket: int
+    span: int
+
+    @staticmethod
+    def read(sizes: Mapping[str, int]) -> Layout:
+        return Layout(sizes["heap"], sizes["stores"], sizes["group"], sizes["bucket"], sizes["span"])
 
 
-def small_bytes(record: Record) -> int:
-    return sum(n * block_size(c) for c, n in enumerate(record.blocks) if block_size(c) <= BLOCK_MAX)
+STRUCTURES = ("heap", "stores", "group", "bucket", "span")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that hold blocks, and all others; these only where the library's layout is known."""
+
+    blocks: int
+    metadata: int
+
+    @property
+    def bytes(self) -> int:
+        return self.blocks + self.metadata
 
 
 def block_bytes(record: Record) -> int:
@@ -43,23 +69,80 @@ def huge_blocks(record: Record) -> list[tuple[int, int]]:
     return [(block_size(c), n) for c, n in enumerate(record.blocks) if n and block_size(c) > MEDIUM_MAX]
 
 
-def pag_bytes(records: Sequence[Record]) -> int:
-    return sum(round_up(n * block_size(c), GRANULE) for record in records for c, n in enumerate(record.blocks))
-
-
 def page_bytes(record: Record) -> int:
     return sum(n * size for n, (_, size) in zip(record.pages, PAGE_KINDS, strict=False))
 
 
-def seg_bytes(records: Sequence[Record]) -> int:
-    huge = sum(n * round_up(size, SEGMENT) for record in records for size, n in huge_blocks(record))
-    return huge + sum(page_bytes(record) + record.span_granules * GRANULE for record in records)
+def levelled(profile: Profile) -> list[Record]:
+    """The threads, each with the maximum over all of its start routine: which of them comes first is chance."""
+    most: dict[tuple[str, int], Record] = {}
+    threads = [record for record in profile.records if not record.process]
+    for record in threads:
+        routine = record.module, record.offset
+        most[routine] = maximum(most[routine], record) if routine in most else record
+    return [most[record.module, record.offset] for record in threads]
 
 
-def most_memory(profile: Profile, name: str) -> dict[str, Any]:
-    records = thread_records(profile)
-    return {
-        "profile": name,
-        "pag": {"bytes": pag_bytes(records), "meaning": MEANINGS["pag"]},
-        "seg": {"bytes": seg_bytes(records), "meaning": MEANINGS["seg"]},
-    }
+def stores_of(record: Record, mode: str) -> list[tuple[int, int]]:
+    """(blocks, size) of each store of a thread's heap."""
+    made = []
+    for number, count in enumerate(record.blocks):
+        size = block_size(number)
+        if count and (mode == "pag" or size > MEDIUM_MAX):
+            made.append((count + BLOCKS_MORE if number <= CLASSES else count, size))
+    return made
+
+
+def tree_bytes(blocks: int) -> int:
+    """A bit for each block, and the three levels of words above (src/store.c)."""
+    zero = -(-blocks // 64)
+    one = -(-zero // 64)
+    two = -(-one // 64)
+    return round_up((zero + one + two + 1) * WORD, 64)
+
+
+def segments_of(record: Record) -> int:
+    """Segments for the recorded pages and spans and a quarter more."""
+    granules = record.span_granules + page_bytes(record) // GRANULE
+    return -(-(granules + granules // 4) * GRANULE // SEGMENT)
+
+
+def index_bytes(records: Iterable[Record], layout: Layout) -> int:
+    """The table from start routine to prepared heaps (src/prepared.c)."""
+    heaps = list(records)
+    if not heaps:
+        return 0
+    routines = len({(record.module, record.offset) for record in heaps})
+    buckets = 1 << max(1, (routines - 1).bit_length())
+    each = layout.group + WORD + LEVELS * WORD
+    return round_up(len(heaps) * each, GRANULE) + round_up(buckets * layout.bucket, GRANULE)
+
+
+def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
+    heaps = levelled(profile)
+    blocks = metadata = 0
+    for record in heaps:
+        stores = stores_of(record, mode)
+        run = sum(round_up(count * size, GRANULE) for count, size in stores)
+        blocks += run + (segments_of(record) * SEGMENT if mode == "seg" else 0)
+        if layout is None:
+            continue
+        metadata += layout.heap + layout.stores
+        if stores:
+            metadata += sum(tree_bytes(count) for count, _ in stores)
+            metadata += run // GRANULE * TABLE_ENTRY + layout.span * len(record.blocks)
+    return Memory(blocks, metadata + (index_bytes(heaps, layout) if layout else 0))
+
+
+def most_memory(profile: Profile, name: str, layout: Layout | None = None) -> dict[str, Any]:
+    figures: dict[str, Any] = {"profile": name}
+    for mode, meaning in MEANINGS.items():
+        memory = prepared(profile, mode, layout)
+        without = "" if layout else " Without the allocator's metadata."
+        figures[mode] = {
+            "bytes": memory.bytes,
+            "blocks_bytes": memory.blocks,
+            "metadata_bytes": memory.metadata,
+            "meaning": meaning + without,
+        }
+    return figures

@@ -38,7 +38,7 @@ def threads_table(profile: Profile) -> Table:
             in_words(record.span_largest * GRANULE),
             str(record.threads_peak) if record.process else "",
         )
-    table.caption = "Pages: small (4 KiB) / medium (32 KiB) / large (128 KiB)."
+    table.caption = "Pages: small (4 KiB) / medium (32 KiB) / large (64 KiB)."
     return table
 
 
