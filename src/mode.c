@@ -12,6 +12,7 @@
 #include "arena.h"
 #include "message.h"
 #include "options.h"
+#include "os/file.h"
 #include "os/pin.h"
 #include "prepared.h"
 #include "profile.h"
@@ -115,13 +116,11 @@ static int match_module(struct dl_phdr_info *module, size_t size, void *argument
   const char *name = module->dlpi_name;
   char self[4096];
   if (!*name) {  // the program itself
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0) return 0;
-    self[length] = 0;
+    if (!os_program_path(self, sizeof self)) return 0;
     name = self;
   }
   const char *slash = strrchr(name, '/');
-  if (strcmp(slash ? slash + 1 : name, search->module) != 0) return 0;
+  if (strncmp(slash ? slash + 1 : name, search->module, PROFILE_MODULE - 1) != 0) return 0;
   search->base = module->dlpi_addr;
   return 1;
 }

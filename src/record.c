@@ -3,6 +3,7 @@
 #include "record.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 #include "arena.h"
@@ -18,14 +19,20 @@ static void most(uint32_t *peak, uint32_t now) {
 // The start routine's module and offset, as they are the same in another run.
 static void name_thread(struct profile_record *thread, const struct heap *heap) {
   Dl_info info;
+  struct link_map *map;
+  char self[4096];
   thread->index = heap->index;
   if (!heap->routine) return;
-  if (!dladdr((const void *)heap->routine, &info) || !info.dli_fname) {
+  if (!dladdr1((const void *)heap->routine, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fname) {
     thread->offset = heap->routine;
     return;
   }
-  const char *slash = strrchr(info.dli_fname, '/');
-  strncpy(thread->module, slash ? slash + 1 : info.dli_fname, PROFILE_MODULE - 1);
+  // Of the program itself dladdr gives the first argument, which programs overwrite to show what they do.
+  const char *name = !*map->l_name && os_program_path(self, sizeof self) ? self : info.dli_fname;
+  const char *slash = strrchr(name, '/');
+  if (slash) name = slash + 1;
+  size_t length = strlen(name);
+  memcpy(thread->module, name, length < PROFILE_MODULE ? length : PROFILE_MODULE - 1);
   thread->offset = heap->routine - (uintptr_t)info.dli_fbase;
 }
 

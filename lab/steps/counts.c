@@ -29,12 +29,14 @@ int counts_add(struct counts *counts, enum marked_kind kind, uint32_t instructio
     if (operation->calls == operation->capacity) {
         operation->capacity = operation->capacity ? 2 * operation->capacity : 4096;
         operation->instructions = realloc(operation->instructions, operation->capacity * sizeof *operation->instructions);
-        if (operation->instructions == NULL) {
+        operation->sizes = realloc(operation->sizes, operation->capacity * sizeof *operation->sizes);
+        if (operation->instructions == NULL || operation->sizes == NULL) {
             fprintf(stderr, "stepcount: out of memory for %zu counts\n", operation->capacity);
             exit(2);
         }
     }
     size_t index = operation->calls - operation->calls_before_run;
+    operation->sizes[operation->calls] = size;
     operation->instructions[operation->calls++] = instructions;
 
     struct worst_operation *worst = &operation->worst;
@@ -151,6 +153,7 @@ void counts_free(struct counts *counts)
 {
     for (int kind = 0; kind < MARKED_KINDS; kind++) {
         free(counts->of[kind].instructions);
+        free(counts->of[kind].sizes);
         free(counts->of[kind].worst.trace);
         free(counts->of[kind].worst.maps);
     }

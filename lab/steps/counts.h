@@ -23,9 +23,10 @@ struct worst_operation {
     char *maps;                   /* /proc/PID/maps at that time; NULL unless asked for */
 };
 
-/* One kind of operation. instructions[0 .. calls-1] in the order of the calls. */
+/* One kind of operation. instructions[0 .. calls-1] and sizes[0 .. calls-1] in the order of the calls. */
 struct operation_counts {
     uint32_t *instructions;
+    uint64_t *sizes; /* bytes of each operation's block */
     size_t calls;
     size_t capacity;
     size_t calls_before_run; /* so that worst.index counts from the start of its own run */

@@ -16,6 +16,7 @@ struct run {
     uint64_t seeds;        /* runs with --seed first_seed, first_seed + 1, ...; 0: one run, no --seed added */
     uint64_t first_seed;
     int processor;
+    bool library_only;     /* as in tracer.h */
     bool keep_trace;
 };
 

@@ -18,8 +18,9 @@ static const char usage[] =
     "  --seeds N          run the load N times, with --seed 1 to N added, and put the counts together\n"
     "  --first-seed S     begin with S instead of 1 (implies --seeds 1)\n"
     "  --json FILE        write the statistics as JSON too; '-' for standard output instead of the table\n"
-    "  --each FILE        write the count of each operation as CSV, kind by kind in the order of the calls\n"
+    "  --each FILE        write count and size of each operation as CSV, kind by kind in the order of the calls\n"
     "  --max-trace FILE   write where the instructions of the worst operation of each kind went\n"
+    "  --library-only     leave out what the library calls in others: zeroing and copying\n"
     "  --processor N      run on this processor; the default is the last one allowed\n"
     "LOAD is a path, or a name in the folder of stepcount: taskset, synthetic, anysize, remote, adversary.\n"
     "Its options: stepcount -- LOAD --help\n";
@@ -28,6 +29,7 @@ struct options {
     const char *preload, *json, *trace, *each;
     uint64_t seeds, first_seed; /* seeds 0: run once, the load's own --seed */
     int processor;
+    bool library_only;
     char **command;
 };
 
@@ -42,6 +44,11 @@ static struct options parse(char **arguments)
     struct options options = {.first_seed = 1, .processor = run_default_processor()};
     char **argument = arguments + 1;
     for (; *argument != NULL && strcmp(*argument, "--") != 0; argument += 2) {
+        if (strcmp(*argument, "--library-only") == 0) {
+            options.library_only = true;
+            argument--;
+            continue;
+        }
         if (strcmp(*argument, "--help") == 0) {
             printf("%s", usage);
             exit(0);
@@ -66,6 +73,8 @@ static struct options parse(char **arguments)
         else
             wrong_usage("unknown option ", name);
     }
+    if (options.library_only && options.preload == NULL)
+        wrong_usage("--library-only wants a library: ", "--preload");
     if (*argument == NULL || argument[1] == NULL)
         wrong_usage("no load given; it comes after ", "--");
     options.command = argument + 1;
@@ -106,10 +115,11 @@ static void print_json(const struct options *options, const struct counts *count
 static void print_each(const char *path, const struct counts *counts)
 {
     FILE *out = open_output(path);
-    fprintf(out, "operation,instructions\n");
+    fprintf(out, "operation,instructions,bytes\n");
     for (int kind = 0; kind < MARKED_KINDS; kind++)
         for (size_t i = 0; i < counts->of[kind].calls; i++)
-            fprintf(out, "%s,%u\n", counts_kind_name(kind), counts->of[kind].instructions[i]);
+            fprintf(out, "%s,%u,%llu\n", counts_kind_name(kind), counts->of[kind].instructions[i],
+                    (unsigned long long)counts->of[kind].sizes[i]);
     if (out != stdout)
         fclose(out);
 }
@@ -125,6 +135,7 @@ int main(int argument_count, char **arguments)
         .seeds = options.seeds,
         .first_seed = options.first_seed,
         .processor = options.processor,
+        .library_only = options.library_only,
         .keep_trace = options.trace != NULL,
     };
     char error[TRACER_ERROR_BYTES];

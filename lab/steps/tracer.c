@@ -44,7 +44,8 @@ struct tracer {
     char *error;
     pid_t load; /* also the id of its main thread */
     bool ended; /* and reaped: its id may be anybody's */
-    bool preload_seen; /* the library is mapped in the load */
+    bool preload_seen; /* the library is mapped in the load, */
+    uint64_t library, library_end; /* from here to there */
     struct thread threads[MAX_THREADS];
     size_t thread_count;
     uint32_t instructions_limit;
@@ -153,7 +154,16 @@ static int check_preload(struct tracer *tracer)
     if (tracer->request->preload == NULL || tracer->preload_seen)
         return 0;
     char *library = realpath(tracer->request->preload, NULL), *maps = read_maps(tracer->load);
-    tracer->preload_seen = library != NULL && maps != NULL && strstr(maps, library) != NULL;
+    char *line = library != NULL && maps != NULL ? strstr(maps, library) : NULL;
+    tracer->preload_seen = line != NULL;
+    for (; line != NULL; line = strstr(line + 1, library)) {
+        char *start = line;
+        while (start > maps && start[-1] != '\n')
+            start--;
+        uint64_t low = strtoull(start, &start, 16), high = strtoull(start + 1, NULL, 16);
+        tracer->library = tracer->library == 0 || low < tracer->library ? low : tracer->library;
+        tracer->library_end = high > tracer->library_end ? high : tracer->library_end;
+    }
     free(library);
     free(maps);
     return tracer->preload_seen ? 0 : fail(tracer, "the dynamic linker did not preload %s", tracer->request->preload);
@@ -199,9 +209,12 @@ static int after_step(struct tracer *tracer, struct thread *thread)
     }
     if (now == thread->program_counter && arch_steps_in_parts(thread->id, now))
         return 0; /* the next iteration of the same instruction */
-    if (tracer->request->keep_trace)
-        keep_instruction(thread);
-    thread->instructions++;
+    uint64_t at = thread->program_counter;
+    if (!tracer->request->library_only || (at >= tracer->library && at < tracer->library_end)) {
+        if (tracer->request->keep_trace)
+            keep_instruction(thread);
+        thread->instructions++;
+    }
     thread->program_counter = now;
     if (now == thread->operation.return_address && arch_stack_pointer(thread->id) == thread->operation.stack_pointer) {
         end_operation(tracer, thread);

@@ -16,6 +16,7 @@ struct tracer_request {
     const char *preload;         /* library to put before libc; NULL for libc's own malloc */
     char *const *command;        /* path and arguments of the load, ended by NULL */
     int processor;               /* tracer and load both run on this one: a switch costs a quarter */
+    bool library_only;           /* leave out what the library calls in others: memset, memcpy */
     bool keep_trace;             /* fill worst.trace and worst.maps */
     uint32_t instructions_limit; /* an operation that takes more is an error; 0 for the default */
 };

@@ -73,3 +73,12 @@ const char *os_replace_file(const char *path, const char *beside, const char *by
   errno = saved;
   return wrong;
 }
+
+bool os_program_path(char *path, size_t size) {
+  int saved = errno;
+  ssize_t length = readlink("/proc/self/exe", path, size - 1);
+  errno = saved;
+  if (length <= 0) return false;
+  path[length] = 0;
+  return true;
+}

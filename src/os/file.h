@@ -8,5 +8,7 @@
 const char *os_file_size(const char *path, size_t *size);
 // Writes `beside`, and renames it to `path` once it is whole. NULL, or why that failed; then `path` is as it was.
 const char *os_replace_file(const char *path, const char *beside, const char *bytes, size_t count);
+// The file that this process runs, ended by a zero; false if the system does not say.
+bool os_program_path(char *path, size_t size);
 
 #endif

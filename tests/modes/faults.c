@@ -16,7 +16,7 @@ enum { RING_PAGES = 256, PAGE = 4096, PROCESSORS_MOST = 64, SEGMENT_SHIFT = 22, 
 
 static struct perf_event_mmap_page *rings[PROCESSORS_MOST];
 static unsigned processors;
-static uint64_t from;
+static uint64_t from, until = UINT64_MAX;
 static uintptr_t library, library_end, segments[SEGMENTS_MOST];
 static unsigned segment_count;
 
@@ -60,11 +60,14 @@ void faults_block(const void *block) {
   if (segment_count < SEGMENTS_MOST) segments[segment_count++] = segment;
 }
 
-void faults_mark(void) {
+static uint64_t time_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  from = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
+
+void faults_mark(void) { from = time_now(); }
+void faults_stop(void) { until = time_now(); }
 
 static bool is_allocator(uintptr_t code, uintptr_t address) {
   if (code - library < library_end - library || address - library < library_end - library) return true;
@@ -87,7 +90,7 @@ unsigned faults_of_allocator(unsigned *all) {
       for (size_t byte = 0; byte < sizeof sample; byte++)
         ((char *)&sample)[byte] = data[(at + byte) % (RING_PAGES * PAGE)];
       at += sample.header.size;
-      if (sample.header.type != PERF_RECORD_SAMPLE || sample.time < from) continue;
+      if (sample.header.type != PERF_RECORD_SAMPLE || sample.time < from || sample.time > until) continue;
       ++*all;
       own += is_allocator(sample.code, sample.address);
     }

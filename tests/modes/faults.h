@@ -10,8 +10,9 @@
 bool faults_start(void);
 // A block's segment is the allocator's.
 void faults_block(const void *block);
-// From here on faults count; and how many there were of the allocator until now, of all in `*all`.
+// From here on faults count, and from there on no more; and how many there were of the allocator until now, of all in `*all`.
 void faults_mark(void);
+void faults_stop(void);
 unsigned faults_of_allocator(unsigned *all);
 
 #endif

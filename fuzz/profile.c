@@ -1,0 +1,94 @@
+// Fuzzing of the profile's reader: any bytes as a file. It has to be refused with a reason, or hold what the format
+// promises; then it is levelled, merged and written, and what was written has to be read again as it was.
+//
+//   byte 0   1: magic, version, lengths, build and checksum are made right, so that what lies behind them is reached
+//   rest     the file
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "../src/profile.c"
+
+#define CHECK(condition) ((condition) ? (void)0 : (fprintf(stderr, "failed: %s\n", #condition), abort()))
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int file;
+static char path[64];
+
+static void repair(unsigned char *contents, size_t size) {
+  struct profile_header *header = (struct profile_header *)contents;
+  if (size < sizeof *header) return;
+  memcpy(header->magic, magic, sizeof magic);
+  header->version = PROFILE_VERSION;
+  header->header_bytes = sizeof *header;
+  header->build = build();
+  header->records = (uint32_t)((size - sizeof *header) / sizeof(struct profile_record));
+  header->record_bytes = sizeof(struct profile_record);
+  header->bins = BINS;
+  header->reserved = 0;
+  header->bytes = size;
+  header->checksum = checksum(header);
+}
+
+static void put(const unsigned char *contents, size_t size) {
+  CHECK(ftruncate(file, 0) == 0);
+  CHECK(pwrite(file, contents, size, 0) == (ssize_t)size);
+}
+
+static uint64_t blocks_of_all(const struct profile *profile) {
+  uint64_t sum = 0;
+  for (uint32_t at = 0; at < profile->header->records; at++)
+    for (unsigned bin = 0; bin < BINS; bin++) sum += profile->record[at].blocks[bin];
+  return sum;
+}
+
+// A good profile: what the rest of the library relies on.
+static void use(struct profile *profile) {
+  uint32_t records = profile->header->records;
+  CHECK(sizeof *profile->header + records * sizeof(struct profile_record) == profile->header->bytes);
+  for (uint32_t at = 0; at < records; at++) {
+    CHECK(memchr(profile->record[at].module, 0, PROFILE_MODULE));
+    CHECK(profile->record[at].blocks[0] == 0);
+  }
+  uint64_t before = blocks_of_all(profile);
+  struct profile same;
+  CHECK(profile_read(path, &same) == NULL);
+  CHECK(profile_merge(profile, &same));
+  CHECK(profile->header->records == records && blocks_of_all(profile) == before);
+  profile_level(profile);
+  uint64_t level = blocks_of_all(profile);
+  CHECK(level >= before);
+  profile_level(profile);
+  CHECK(blocks_of_all(profile) == level);
+  profile->header->checksum = checksum(profile->header);
+  put((unsigned char *)profile->header, profile->header->bytes);
+  profile_drop(&same);
+  CHECK(profile_read(path, &same) == NULL);
+  CHECK(memcmp(same.record, profile->record, records * sizeof(struct profile_record)) == 0);
+  profile_drop(&same);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (!file) {
+    file = memfd_create("profile", 0);
+    CHECK(file > 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  }
+  if (size < 1) return 0;
+  unsigned char *contents = malloc(size);
+  memcpy(contents, data + 1, size - 1);
+  if (data[0] & 1) repair(contents, size - 1);
+  put(contents, size - 1);
+  free(contents);
+  struct profile profile;
+  const char *wrong = profile_read(path, &profile);
+  if (wrong) {
+    CHECK(wrong[0] && !profile.header);
+  } else {
+    use(&profile);
+    profile_drop(&profile);
+  }
+  return 0;
+}

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""The highest instruction counts of sealed operations: each load is recorded, loaded, sealed and single-stepped.
+Zeroing and copying, which are libc's, are left out: they are linear.
+
+    lab/steps/sealed.py --build build                     # the short form, as the test bounds/sealed runs it
+    lab/steps/sealed.py --build build --long --search 20  # 10^6 live blocks and 64 heaps, and 20 random seeds: an hour
+    lab/steps/sealed.py --build build --json observed.json
+    build/rtmalloc bound --observed observed.json         # shown beside what is proven
+
+The loads and the limits are in sealed.toml. Exit status 1 if a count is above its limit, a profile did not cover its
+load, or a count depends on how many blocks or heaps there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MODES = ("pag", "seg")
+BLOCK_MAX, MEDIUM_MAX = 32 << 10, 2 << 20
+TABLE = Path(__file__).with_name("sealed.toml")
+
+Key = tuple[str, str, str]  # mode, operation, kind
+
+
+@dataclass(frozen=True)
+class Highest:
+    count: int
+    load: str
+    seed: int
+
+
+@dataclass
+class Run:
+    build: Path
+    folder: Path
+    processor: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    found: dict[Key, Highest] = field(default_factory=dict)
+
+    @property
+    def library(self) -> Path:
+        return self.build / "librtmalloc.so"
+
+    def environment(self, **options: object) -> dict[str, str]:
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
+        return plain | {f"RTMALLOC_{name.upper()}": str(value) for name, value in options.items()}
+
+    def record(self, words: list[str], profile: Path) -> None:
+        profile.unlink(missing_ok=True)
+        environment = self.environment(record=profile) | {"LD_PRELOAD": str(self.library)}
+        command = [str(self.build / "steps" / words[0]), *words[1:]]
+        subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+
+    def count(self, mode: str, words: list[str], profile: Path) -> dict[tuple[str, str], int]:
+        """The highest count of each operation and kind of block."""
+        each, report = self.folder / "each.csv", self.folder / "report.json"
+        environment = self.environment(profile=profile, mode=mode, seal=1, report=report)
+        command = [
+            self.build / "steps" / "stepcount",
+            *self.processor,
+            "--library-only",
+            "--preload",
+            self.library,
+            "--each",
+            each,
+            "--",
+            *words,
+        ]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        told = json.loads(report.read_text())
+        if told["mode"] != mode or not told["sealed"]:
+            raise SystemExit(f"sealed.py: {' '.join(words)} did not run sealed in {mode}: {told}")
+        if mode == "pag" and told["misses"]:
+            self.problems.append(f"pag: {' '.join(words)}: {told['misses']} misses: the profile does not cover it")
+        highest: dict[tuple[str, str], int] = {}
+        with each.open() as lines:
+            for line in csv.DictReader(lines):
+                key = line["operation"], kind_of(line["operation"], int(line["bytes"]))
+                highest[key] = max(highest.get(key, 0), int(line["instructions"]))
+        return highest
+
+    def measure(self, load: str, seed: int, modes: tuple[str, ...] = MODES) -> dict[Key, int]:
+        words = [*load.split(), "--seed", str(seed)]
+        profile = self.folder / "profile.rtp"
+        self.record(words, profile)
+        counts = {}
+        for mode in modes:
+            for (operation, kind), count in self.count(mode, words, profile).items():
+                key = mode, operation, kind
+                counts[key] = count
+                if key not in self.found or self.found[key].count < count:
+                    self.found[key] = Highest(count, load, seed)
+        return counts
+
+    def same(self, what: str, loads: list[str]) -> None:
+        few, many = (self.measure(load, 1, ("pag",)) for load in loads)
+        for key in sorted({*few} | {*many}):
+            if few.get(key) != many.get(key):
+                text = f"{'/'.join(key)} depends on the number of {what}: {few.get(key)} with '{loads[0]}', "
+                self.problems.append(text + f"{many.get(key)} with '{loads[1]}'")
+
+
+def kind_of(operation: str, size: int) -> str:
+    if operation == "remote free":
+        return "any"
+    return "page" if size <= BLOCK_MAX else "span" if size <= MEDIUM_MAX else "huge"
+
+
+def judge(run: Run, limits: dict[str, dict[str, dict[str, int]]]) -> None:
+    print(f"{'mode':<6}{'operation':<16}{'kind':<8}{'observed':>9}{'limit':>7}  load")
+    for key, highest in sorted(run.found.items()):
+        mode, operation, kind = key
+        limit = limits.get(mode, {}).get(operation, {}).get(kind)
+        over = limit is not None and highest.count > limit
+        word = "  OVER" if over else "  no limit in the table" if limit is None else ""
+        print(
+            f"{mode:<6}{operation:<16}{kind:<8}{highest.count:>9}{limit or '-':>7}  {highest.load}, seed {highest.seed}{word}"
+        )
+        if over or limit is None:
+            run.problems.append(f"{'/'.join(key)}: {highest.count} instructions, {TABLE.name} says {limit}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=Path("build"), help="the build folder")
+    parser.add_argument("--long", action="store_true", help="a million live blocks, more seeds")
+    parser.add_argument("--search", type=int, default=0, metavar="N", help="N random seeds more for each load")
+    parser.add_argument("--json", type=Path, help="write the highest counts, for rtmalloc bound --observed")
+    parser.add_argument("--processor", help="single-step on this one; the default is the last one allowed")
+    options = parser.parse_args()
+    table = tomllib.loads(TABLE.read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(
+            options.build.absolute(), Path(folder), ["--processor", options.processor] if options.processor else []
+        )
+        for load in table["load"]:
+            seeds = list(range(1, load["seeds"] * (5 if options.long else 1) + 1))
+            for seed in seeds + [random.SystemRandom().randrange(1, 1 << 32) for _ in range(options.search)]:
+                run.measure(load["words"], seed)
+        for pair in table["same"]:
+            run.same(pair["what"], pair["long" if options.long else "short"])
+    judge(run, table.get("limit", {}))
+    if options.json:
+        rows = [
+            {"mode": mode, "operation": operation, "kind": kind, "observed": h.count, "load": h.load, "seed": h.seed}
+            for (mode, operation, kind), h in sorted(run.found.items())
+        ]
+        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+    for problem in run.problems:
+        print(f"sealed.py: {problem}", file=sys.stderr)
+    return 1 if run.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
