@@ -119,6 +119,9 @@ def run_and_show(
         runs = mark_wrong_output(to_frame(records))
         files = write_results(options.out, runs, environment, absent, complete)
         show(runs, console)
+        from rtlab.report_command import write_bench_page  # matplotlib takes a second to load
+
+        files.append(write_bench_page(options.out))
         console.print("Written: " + ", ".join(str(path) for path in files))
     return 0 if complete else INTERRUPTED
 

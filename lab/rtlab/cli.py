@@ -148,6 +148,16 @@ def compare(
     raise typer.Exit(compare(find_places(), options, console))
 
 
+@app.command()
+def report(
+    folder: Annotated[Path | None, typer.Argument(help="What bench, replay or compare wrote.")] = None,
+) -> None:
+    """Make the page of a run again, from its raw data [default: that of build/bench]."""
+    from rtlab.report_command import report
+
+    raise typer.Exit(report(find_places(), folder, console))
+
+
 def main() -> None:
     try:
         app()

@@ -75,7 +75,7 @@ def rtlab(*arguments):
         (["--cmd", "ls 'x"], "is not understood"),
         (["--cmd", "ls", "--allocators", "glibbc"], "Did you mean 'glibc'?"),
         (["--cmd", "no-such-program"], "no-such-program: there is no such program"),
-        (["--cmd", "ls /no/such/file"], "failed on its own allocator (status 2)"),
+        (["--cmd", "ls /no/such/file"], "ended with status 2 while it was recorded"),
     ],
 )
 def test_bad_input_is_answered_with_what_to_do(tmp_path, arguments, expected):
