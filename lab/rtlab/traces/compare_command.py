@@ -91,10 +91,7 @@ def record(native: Native, words: Sequence[str], trace: Path, limit_s: int) -> N
     if recorder.returncode:
         trace.unlink(missing_ok=True)
         last = "\n".join(complaint.strip().splitlines()[-3:])
-        raise Mistake(
-            f"'{shlex.join(words)}' ended with status {recorder.returncode} while it was recorded on its own allocator:\n"
-            f"{last}"
-        )
+        raise Mistake(f"'{shlex.join(words)}' ended with status {recorder.returncode} while it was recorded:\n{last}")
 
 
 def with_profiles(
