@@ -409,6 +409,13 @@ struct tlsf *tlsf_init(void *memory, size_t bytes, const struct tlsf_config *giv
   return heap;
 }
 
+size_t tlsf_overhead(size_t bytes) {
+  unsigned rows = rows_for(bytes);
+  size_t area = align_up(control_size(rows), _Alignof(struct area));
+  size_t start = align_up(area + sizeof(struct area) + HEADER, ALIGNMENT), end = bytes & ~(size_t)(ALIGNMENT - 1);
+  return rows > ROWS || end < start || end - start < SMALLEST ? SIZE_MAX : bytes - (end - start);
+}
+
 // ---- usage, checks, sizes ----
 
 struct tlsf_usage tlsf_usage(const struct tlsf *heap) {
@@ -424,6 +431,13 @@ struct tlsf_usage tlsf_usage(const struct tlsf *heap) {
     }
   }
   return usage;
+}
+
+bool tlsf_visit(const struct tlsf *heap, bool (*visit)(void *block, size_t usable, void *argument), void *argument) {
+  for (const struct area *area = heap->areas; area; area = area->older)
+    for (struct block *b = area->start; b != area->end; b = next_physical(b))
+      if (!is_free(b) && !visit(b, size_of(b) - HEADER, argument)) return false;
+  return true;
 }
 
 static const char *check_area(const struct area *area, size_t *free_blocks) {

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "area.h"
 #include "check.h"
+#include "hooks.h"
 #include "huge.h"
 #include "medium.h"
 #include "message.h"
@@ -20,9 +22,23 @@
 static const char foreign[] = "rtmalloc did not allocate it";
 static const char not_allocated[] = "no block starts there: it was freed before, or never allocated";
 
-static RTM_COLD void *out_of_memory(void) {
+static RTM_COLD void *no_memory(void) {
   errno = ENOMEM;
   return NULL;
+}
+
+// While a thread works on a heap object, rtm_heap is not its own; the callbacks come once that is over (heap_object.c).
+static RTM_COLD void *out_of_memory(void) {
+  if (!rtm_heap->is_object) hooks_error(ENOMEM);
+  return no_memory();
+}
+
+static bool try_again(size_t size) { return !mode_is_sealed() && !rtm_heap->is_object && hooks_out_of_memory(size); }
+
+static size_t usable(const struct span *span) {
+  if (span->kind == SPAN_HUGE) return huge_size(span);
+  if (span->kind == SPAN_STORE) return span->store_size;
+  return span->kind == SPAN_MEDIUM ? (size_t)span->length << GRANULE_SHIFT : rtm_shape[span->kind].block_size;
 }
 
 // ---- malloc ----
@@ -45,11 +61,34 @@ static struct heap *general(struct heap *heap) {
 // The system gives no more: once again, with everything given back that is only kept for later.
 RTM_COLD void *page_out_of_memory(unsigned class) {
   static _Thread_local bool again __attribute__((tls_model("initial-exec")));
-  if (again || mode_is_sealed()) return out_of_memory();
+  if (again || mode_is_sealed()) return no_memory();
   again = true;
   alloc_trim();
   void *block = page_malloc(general(rtm_heap), class);
+  while (!block && try_again(rtm_shape[class].block_size)) block = page_malloc(general(rtm_heap), class);
   again = false;
+  return block ? block : out_of_memory();
+}
+
+// Where the path is long anyway; the short ones look for themselves.
+static void heartbeat(void) {
+  if (RTM_UNLIKELY(rtm_hooks.deferred_free != NULL) && !rtm_heap->is_object) hooks_heartbeat(false);
+}
+
+// ---- limits (limit.h) ----
+
+// Bytes of the block that a request gets.
+static size_t bytes_for(size_t size) {
+  return size <= BLOCK_MAX ? rtm_shape[size_class(size)].block_size : bits_round_up(size, GRANULE_SIZE);
+}
+
+// False: over a limit.
+RTM_INLINE bool limits_permit(struct heap *heap, size_t size) {
+  return RTM_LIKELY(!heap->limited) || limits_take(&heap->limits, bytes_for(size));
+}
+
+RTM_INLINE void *limits_kept(struct heap *heap, void *block, size_t size) {
+  if (RTM_UNLIKELY(heap->limited) && !block) limits_undo(&heap->limits, bytes_for(size));
   return block;
 }
 
@@ -96,6 +135,8 @@ static RTM_NOINLINE void *prepared_large(size_t size, const struct stores *store
 static RTM_NOINLINE void *alloc_first(size_t size) {
   struct heap *heap = heap_of_thread();
   if (!heap) return out_of_memory();
+  heartbeat();
+  if (!limits_permit(heap, size)) return no_memory();
   struct span *store = heap->page[size_class(size)];
   if (store->kind == SPAN_STORE) {
     void *block = store->free;
@@ -105,7 +146,15 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
       block = store_take(store);
     return counted(block ? block : take_late(store), size);
   }
-  return counted(page_malloc(heap, size_class(size)), size);
+  return counted(limits_kept(heap, page_malloc(heap, size_class(size)), size), size);
+}
+
+static RTM_NOINLINE void *alloc_after_heartbeat(size_t size) {
+  heartbeat();
+  struct heap *heap = rtm_fast_heap;
+  if (RTM_UNLIKELY(heap == &rtm_no_heap))  // the callback has set limits
+    return size > BLOCK_MAX ? medium_out_of_memory(size) : alloc_first(size);
+  return size > BLOCK_MAX ? medium_malloc_or(heap, size) : page_malloc(heap, size_class(size));
 }
 
 // `page`: the class's current one, which has no block linked.
@@ -117,6 +166,7 @@ void *alloc_slow(size_t size, struct span *page) {
   struct heap *heap = rtm_fast_heap;
   // No heap yet, or operations are counted.
   if (RTM_UNLIKELY(heap == &rtm_no_heap)) return alloc_first(size);
+  if (RTM_UNLIKELY(rtm_hooks.deferred_free != NULL)) return alloc_after_heartbeat(size);
   return page_malloc(heap, size_class(size));
 }
 
@@ -137,6 +187,7 @@ static void *try_large(struct heap *heap, size_t size, size_t alignment, bool *z
 static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = heap_of_thread();
   if (!heap || size > PTRDIFF_MAX) return out_of_memory();
+  heartbeat();
   if (RTM_UNLIKELY(heap->stores != NULL)) {
     if (alignment <= GRANULE_SIZE) {
       *zero = false;
@@ -146,12 +197,14 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
     heap = general(heap);
     if (!heap) return out_of_memory();
   }
+  if (!limits_permit(heap, size)) return no_memory();
   void *block = try_large(heap, size, alignment, zero);
   if (RTM_UNLIKELY(!block) && !mode_is_sealed()) {
     alloc_trim();
     block = try_large(heap, size, alignment, zero);
+    while (!block && try_again(size)) block = try_large(heap, size, alignment, zero);
   }
-  return block ? counted(block, size) : out_of_memory();
+  return limits_kept(heap, block, size) ? counted(block, size) : out_of_memory();
 }
 
 // The same where the thread may have a prepared heap, which serves it without a loop.
@@ -175,6 +228,7 @@ void *alloc_large(size_t size) {
     bool zero;
     return large(size, 1, &zero);
   }
+  if (RTM_UNLIKELY(rtm_hooks.deferred_free != NULL)) return alloc_after_heartbeat(size);
   return medium_malloc_or(heap, size);
 }
 
@@ -208,7 +262,10 @@ void *alloc_aligned(size_t alignment, size_t size) {
 // ---- free ----
 
 RTM_COLD void free_outside(void *block) {
-  if (block) message_misuse(block, "invalid free", foreign);
+  if (!block) return;
+  struct area *area = area_of(block);
+  if (!area) message_misuse(block, "invalid free", foreign);
+  area_free_remote(area, block);
 }
 
 _Noreturn RTM_COLD void free_twice(void *block) {
@@ -231,6 +288,14 @@ static RTM_NOINLINE void free_counted(void *block, struct span *span) {
   local_free(rtm_heap, span, block);
 }
 
+static RTM_COLD void free_limited(struct heap *owner, void *block, struct span *span) {
+  limits_give(&owner->limits, usable(span));
+  if (owner == rtm_heap)
+    free_counted(block, span);
+  else
+    remote_free_unowned(owner, span, block);
+}
+
 // Everything but a block of this thread's own page that has free blocks.
 void free_slow(void *block, struct span *span) {
   struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
@@ -245,6 +310,8 @@ void free_slow(void *block, struct span *span) {
     remote_mark(span, block);
   } else if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_STORES)) {
     store_mark(span, block);
+  } else if (RTM_UNLIKELY(owner->limited)) {
+    free_limited(owner, block, span);
   } else if (owner == rtm_heap) {
     free_counted(block, span);
   } else {
@@ -262,13 +329,13 @@ static struct span *span_or_abort(const void *block, const char *what) {
   return span;
 }
 
-static size_t usable(const struct span *span) {
-  if (span->kind == SPAN_HUGE) return huge_size(span);
-  if (span->kind == SPAN_STORE) return span->store_size;
-  return span->kind == SPAN_MEDIUM ? (size_t)span->length << GRANULE_SHIFT : rtm_shape[span->kind].block_size;
+size_t alloc_usable_size(const void *block) {
+  if (!block) return 0;
+  bool outside = window_granule(block) >= RTM_READ_RELAXED(rtm_window_granules);
+  struct area *area = outside ? area_of(block) : NULL;
+  return RTM_UNLIKELY(area != NULL) ? area_usable_size(area, block)
+                                    : usable(span_or_abort(block, "invalid usable size"));
 }
-
-size_t alloc_usable_size(const void *block) { return block ? usable(span_or_abort(block, "invalid usable size")) : 0; }
 
 // In place, or NULL. `size` is not zero.
 static void *resize_in_place(void *block, struct span *span, size_t size) {
@@ -281,6 +348,32 @@ static void *resize_in_place(void *block, struct span *span, size_t size) {
   return size <= usable(span) && size >= usable(span) / 2 ? block : NULL;
 }
 
+static bool is_limited(const struct span *span) {
+  const struct heap *owner = span->kind == SPAN_HUGE ? span->owner : (struct heap *)(span->tag & ~(uintptr_t)TAG_SLOW);
+  return owner->limited;
+}
+
+// What has a limit grows by a new block, which counts. (A huge block's end is counted where it goes: huge_resize.)
+static RTM_COLD void *resize_limited(void *block, struct span *span, size_t size) {
+  size_t had = usable(span);
+  if (size > had || !resize_in_place(block, span, size)) return NULL;
+  if (span->kind == SPAN_MEDIUM) limits_give(&rtm_heap->limits, had - usable(span));
+  return block;
+}
+
+// A block of an area, by whom else may hold it: only the area's user may do it in place (area_realloc).
+static RTM_COLD void *again_outside(void *block, size_t size) {
+  struct area *area = area_of(block);
+  if (!area) message_misuse(block, "invalid realloc", foreign);
+  size_t had = area_usable_size(area, block);
+  if (size <= had && size >= had / 2) return block;
+  void *again = alloc_fast(size);
+  if (!again) return size <= had ? block : NULL;
+  memcpy(again, block, size < had ? size : had);
+  area_free_remote(area, block);
+  return again;
+}
+
 void *alloc_again(void *block, size_t size) {
   if (!block) return alloc_fast(size);
   if (!size) {
@@ -288,10 +381,12 @@ void *alloc_again(void *block, size_t size) {
     return NULL;
   }
   if (size > PTRDIFF_MAX) return out_of_memory();
+  if (RTM_UNLIKELY(window_granule(block) >= RTM_READ_RELAXED(rtm_window_granules))) return again_outside(block, size);
   struct span *span = span_or_abort(block, "invalid realloc");
   size_t had = usable(span);
   unsigned kind = span->kind;
-  void *again = resize_in_place(block, span, size);
+  void *again =
+      RTM_UNLIKELY(is_limited(span)) ? resize_limited(block, span, size) : resize_in_place(block, span, size);
   if (again) {
     if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, had);
     return counted(again, size);
@@ -323,6 +418,14 @@ void *rtm_realloc(void *block, size_t size) { return alloc_again(block, size); }
 void rtm_free(void *block) { free_fast(block); }
 size_t rtm_usable_size(const void *block) { return alloc_usable_size(block); }
 void rtm_trim(void) { alloc_trim(); }
+
+void rtm_collect(bool force) {
+  hooks_heartbeat(force);
+  if (force)
+    alloc_trim();
+  else if (rtm_heap != &rtm_no_heap && !rtm_heap->stores)
+    heap_collect(rtm_heap);
+}
 
 void *rtm_reallocarray(void *block, size_t count, size_t size) {
   size_t bytes;

@@ -612,6 +612,13 @@ bool arena_resize_run(struct span *run, uint32_t granules) {
 
 // ---- metadata and reserve ----
 
+void arena_set_purge(enum purge purge) {
+  os_lock_acquire(&rtm_arena.lock);
+  rtm_arena.purge = purge;
+  set_retained_most();
+  os_lock_release(&rtm_arena.lock);
+}
+
 static bool map_metadata(size_t bytes) {
   enum { STEP = 64 << 10 };
   struct arena *a = &rtm_arena;

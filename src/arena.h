@@ -87,6 +87,9 @@ bool arena_resize_run(struct span *run, uint32_t granules);
 
 // Zeroed memory that is never returned, 64-byte aligned, for types that live for ever; NULL if out of memory.
 void *arena_metadata(size_t bytes);
+// As RTMALLOC_PURGE says.
+void arena_set_purge(enum purge purge);
+
 // Whether arena_metadata would have to map more for that; and mapping it in an operation of its own.
 RTM_INLINE bool arena_short_of_metadata(size_t bytes) {
   return (size_t)(RTM_READ_RELAXED(rtm_arena.meta_end) - RTM_READ_RELAXED(rtm_arena.meta)) < bytes;

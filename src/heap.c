@@ -89,6 +89,11 @@ static struct heap *adopt(uintptr_t routine) {
 // A general heap becomes an orphan.
 static RTM_NOINLINE void leave_general(struct heap *heap) {
   if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(false);
+  heap_orphan(heap);
+}
+
+void heap_orphan(struct heap *heap) {
+  heap->limited = false;
   page_leave_all(heap);
   hint_empty_stash(&heap->hints);
   os_lock_acquire(&heaps.lock);
@@ -131,9 +136,13 @@ struct heap *heap_general(void) {
   return heap;
 }
 
+struct heap *heap_fast(struct heap *heap) {
+  return rtm_options.count || DEBUG_VARIANT || heap->limited ? &rtm_no_heap : heap;
+}
+
 static void use(struct heap *heap) {
   rtm_heap = heap;
-  rtm_fast_heap = rtm_options.count || DEBUG_VARIANT ? &rtm_no_heap : heap;
+  rtm_fast_heap = heap_fast(heap);
 }
 
 struct heap *heap_of_thread(void) {
@@ -155,6 +164,11 @@ void heap_change(void) {
   prepared->stores->general = own;
   use(prepared);
   process_watch_thread();
+}
+
+void heap_collect(struct heap *heap) {
+  remote_collect_all(heap);
+  while (heap->waiting) page_release_waiting(heap);
 }
 
 void heap_trim(struct heap *heap) {

@@ -7,6 +7,7 @@
 #define RTM_HEAP_H
 
 #include "hint.h"
+#include "limit.h"
 
 enum heap_state {
   HEAP_OWNED,    // by a thread
@@ -49,6 +50,10 @@ struct heap {
   _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics
   struct heap *next;            // all heaps
   struct heap *next_orphan;
+  // Set: the state is HEAP_COUNTED, and every operation comes by alloc.c's slow paths, which count in `limits`.
+  bool limited;
+  bool is_object;  // made by rtm_heap_new: no thread's own (heap_object.c)
+  struct limits limits;
 };
 
 RTM_HIDDEN extern struct span rtm_no_page;  // has no block and never gets one
@@ -81,11 +86,17 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
 void heap_change(void);
 // Leaves the heap to the next thread that needs one. O(CLASSES), whatever the heap holds.
 void heap_leave(struct heap *heap);
+// The same for a general heap that is no thread's: whoever needs one adopts it.
+void heap_orphan(struct heap *heap);
+// What the fast paths look at while the thread uses this heap.
+struct heap *heap_fast(struct heap *heap);
 // Claims an orphan for the length of a call; false if its thread lives or another holds it.
 bool heap_claim(struct heap *heap);
 void heap_unclaim(struct heap *heap);
 // All heaps ever made, linked by next.
 struct heap *heap_first(void);
+// Collects all that other threads have freed, and releases the pages that this empties. O(that).
+void heap_collect(struct heap *heap);
 // Gives back everything that can be given back now: collects all remote frees, releases empty pages, purges free spans.
 void heap_trim(struct heap *heap);
 

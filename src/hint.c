@@ -144,6 +144,24 @@ void hint_empty_stash(struct hints *hints) {
   }
 }
 
+void hint_reset(struct hints *hints) {
+  for (unsigned class = 0; class <= SPAN_MEDIUM; class ++) hints->class[class].vacant = NULL;
+  for (uint32_t g = 0; g < hints->groups; g++) {
+    struct hint_group *group = hints->group[g];
+    for (uint32_t i = 0; i < group->leaves; i++) {
+      struct hint_leaf *leaf = group->leaf[i];
+      atomic_store_explicit(&leaf->word.bits, 0, memory_order_relaxed);
+      for (unsigned place = 0; place < HINT_FANOUT; place++) leaf->span[place] = NULL;
+      leaf->vacant = ~UINT64_C(0);
+      leaf->next_vacant = leaf->class->vacant;
+      leaf->class->vacant = leaf;
+    }
+    atomic_store_explicit(&group->word.bits, 0, memory_order_relaxed);
+  }
+  for (unsigned i = 0; i < HINT_TOPS; i++) atomic_store_explicit(&hints->top[i].bits, 0, memory_order_relaxed);
+  hints->stash_bits = 0;
+}
+
 static uint64_t top_bits(struct hints *hints, uint32_t word) {
   return atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
 }

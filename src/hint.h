@@ -79,6 +79,8 @@ RTM_INLINE struct span *hint_take_stashed(struct hints *hints) {
   hints->stash_bits = bits & (bits - 1);
   return hints->stash->span[bits_lowest(bits)];
 }
+// All spans are gone: every place is vacant, no bit is set. No other thread frees into the heap. O(leaves).
+void hint_reset(struct hints *hints);
 // Puts the stash back, for a thread that leaves the heap.
 void hint_empty_stash(struct hints *hints);
 // A span of the class whose bit is set, and stays so; NULL where none is found at a glance. Owner only. 12

@@ -12,9 +12,18 @@ static void *start(struct span *run, uint32_t granules) {
   run->reciprocal = granules;
   span_set_tag(run, TAG_HUGE);
   rtm_window_table[span_granule(run)] = span_index(run);
+  RTM_WRITE_RELAXED(run->owner, rtm_heap);
   run->record = rtm_heap->record;
   if (RTM_UNLIKELY(run->record != NULL)) record_large(run->record, huge_size(run));
   return run->start;
+}
+
+// Before the run is given back: a descriptor that has an owner is that of a live block.
+static struct heap *disown(struct span *run) {
+  struct heap *owner = run->owner;
+  if (RTM_UNLIKELY(owner->limited)) limits_give(&owner->limits, huge_size(run));
+  RTM_WRITE_RELAXED(run->owner, NULL);
+  return owner;
 }
 
 void *huge_malloc(size_t size, size_t alignment, bool *zero) {
@@ -30,6 +39,7 @@ void huge_free(struct span *span, void *block) {
   if (RTM_UNLIKELY(__atomic_exchange_n(&span->tag, TAG_NONE, __ATOMIC_RELAXED) != TAG_HUGE))
     message_misuse(block, "double free", "another thread freed the block at the same time");
   rtm_window_table[span_granule(span)] = 0;
+  disown(span);
   if (RTM_UNLIKELY(span->record != NULL)) record_large_gone(span->record, huge_size(span));
   arena_give_run(span);
 }
@@ -38,7 +48,11 @@ void *huge_resize(struct span *span, size_t size) {
   if (too_large(size)) return NULL;
   uint32_t granules = granules_for(size), had = span->reciprocal;
   struct record *record = span->record;
+  // What has a limit grows by a new block, which counts.
+  if (RTM_UNLIKELY(span->owner->limited) && granules > had) return NULL;
   if (arena_resize_run(span, granules)) {
+    if (RTM_UNLIKELY(span->owner->limited))
+      limits_give(&span->owner->limits, (size_t)(had - granules) << GRANULE_SHIFT);
     span->reciprocal = granules;
     if (RTM_UNLIKELY(record != NULL)) {
       record_large(record, huge_size(span));
@@ -54,9 +68,14 @@ void *huge_resize(struct span *span, size_t size) {
     return span->start;
   }
   if (granules <= had) return NULL;
+  struct heap *owner = disown(span);
   struct span *moved = arena_move_run(span, granules);
-  if (!moved) return NULL;
+  if (!moved) {
+    RTM_WRITE_RELAXED(span->owner, owner);
+    return NULL;
+  }
   void *block = start(moved, granules);
+  RTM_WRITE_RELAXED(moved->owner, owner);
   if (RTM_UNLIKELY(record != NULL)) record_large_gone(record, (size_t)had << GRANULE_SHIFT);
   return block;
 }

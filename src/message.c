@@ -1,8 +1,10 @@
 // See message.h.
 #include "message.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "hooks.h"
 #include "os/os.h"
 
 void text_add(struct text *text, const char *string) {
@@ -35,6 +37,11 @@ void text_pad(struct text *text, size_t start, size_t column) {
   while (text->length - start < column && text->length < text->size);
 }
 
+// As mimalloc's error callback tells them apart.
+static int error_of(const char *what) {
+  return strcmp(what, "double free") == 0 ? EAGAIN : strncmp(what, "invalid", 7) == 0 ? EINVAL : EFAULT;
+}
+
 _Noreturn RTM_COLD void message_misuse(const void *pointer, const char *what, const char *why) {
   char buffer[256];
   struct text text = {buffer, sizeof buffer, 0};
@@ -46,6 +53,7 @@ _Noreturn RTM_COLD void message_misuse(const void *pointer, const char *what, co
   text_add(&text, why);
   text_add(&text, "\n");
   os_write(2, buffer, text.length);
+  hooks_error(error_of(what));
   os_abort();
 }
 

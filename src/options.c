@@ -1,11 +1,17 @@
 // See options.h.
 #include "options.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "heap.h"
 #include "message.h"
+#include "mode.h"
+#include "process.h"
+#include "rtmalloc.h"
+#include "segment.h"
 
 struct options rtm_options = {.limit = SIZE_MAX};
 
@@ -142,4 +148,58 @@ void options_apply(void) {
   if (rtm_options.reserve && !arena_reserve(rtm_options.reserve))
     message_warn("RTMALLOC_RESERVE", get("RTMALLOC_RESERVE"),
                  "the system or RTMALLOC_LIMIT does not give that much memory; nothing is reserved");
+}
+
+// ---- by call ----
+
+static const char *set(enum rtm_option option, uint64_t value, int *error) {
+  *error = EINVAL;
+  switch (option) {
+    case RTM_OPTION_PURGE:
+      if (value > PURGE_NEVER) return "RTM_OPTION_PURGE: expected 0 (lazy), 1 (eager) or 2 (never)";
+      rtm_options.purge = (enum purge)value;
+      arena_set_purge(rtm_options.purge);
+      if (rtm_heap != &rtm_no_heap && mode_now() == MODE_GENERAL) segment_keep(rtm_heap, 0);
+      return NULL;
+    case RTM_OPTION_LIMIT:
+      rtm_options.limit = value;
+      RTM_WRITE_RELAXED(rtm_arena.bytes_limit, value);
+      return NULL;
+    case RTM_OPTION_RESERVE:
+      *error = EBUSY;
+      if (rtm_arena.granules_reserved) return "RTM_OPTION_RESERVE: a reserve is there already";
+      *error = ENOMEM;
+      if (!arena_reserve(value)) return "RTM_OPTION_RESERVE: the system or the limit does not give that much memory";
+      rtm_options.reserve = value;
+      return NULL;
+    case RTM_OPTION_ON_MISS:
+      if (value > MISS_NULL) return "RTM_OPTION_ON_MISS: expected 0 (count), 1 (report), 2 (abort) or 3 (null)";
+      RTM_WRITE_RELAXED(rtm_options.on_miss, (unsigned)value);
+      return NULL;
+    default:
+      return "expected one of enum rtm_option";
+  }
+}
+
+int rtm_option_set(enum rtm_option option, uint64_t value) {
+  if (!process_init()) return ENOMEM;
+  int error;
+  const char *wrong = set(option, value, &error);
+  if (!wrong) return 0;
+  char number[24];
+  struct text text = {number, sizeof number - 1, 0};
+  text_add_number(&text, value);
+  number[text.length] = 0;
+  message_warn("rtm_option_set", number, wrong);
+  return error;
+}
+
+uint64_t rtm_option_get(enum rtm_option option) {
+  if (!process_init()) return UINT64_MAX;
+  const struct options *o = &rtm_options;
+  return option == RTM_OPTION_PURGE     ? o->purge
+         : option == RTM_OPTION_LIMIT   ? o->limit
+         : option == RTM_OPTION_RESERVE ? o->reserve
+         : option == RTM_OPTION_ON_MISS ? o->on_miss
+                                        : UINT64_MAX;
 }

@@ -1,4 +1,4 @@
-// Options, read once from the environment. Layer: above message. The README has the names.
+// Options, read once from the environment, and some by call. Layer: above message. The README has the names.
 #ifndef RTM_OPTIONS_H
 #define RTM_OPTIONS_H
 

@@ -100,6 +100,7 @@ struct span {
       uint64_t store_found;              // bits of a word that the owner took, and has not handed out yet,
       uint32_t store_at;                 // and which word that was
     };
+    struct heap *owner;  // huge, and in the first descriptor of other segments NULL: what it was allocated from
   };
 };
 _Static_assert(sizeof(struct span) == SPAN_SIZE, "a span is two cache lines");

@@ -24,15 +24,10 @@ static void set_table(const struct span *span, size_t granules) {
   for (size_t i = 0; i < granules; i++) table[i] = index;
 }
 
-void store_make(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
-                _Atomic uint64_t *words) {
+void store_make_tree(struct span *span, char *start, size_t block_size, uint32_t blocks, _Atomic uint64_t *words) {
   uint64_t zero = words_for(blocks), one = words_for(zero), two = words_for(one);
   span->start = start;
-  span->length = (uint32_t)(((size_t)blocks * block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
   span->kind = SPAN_STORE;
-  span->flags = 0;
-  span->used = 1;  // one more than the blocks in use: no free empties it
-  span->reciprocal = 0;
   span->store_level[0] = words;
   span->store_level[1] = words + zero;
   span->store_level[2] = words + zero + one;
@@ -41,6 +36,15 @@ void store_make(struct heap *heap, struct span *span, char *start, size_t block_
   span->store_reciprocal = UINT64_MAX / block_size + 1;
   span->store_size = block_size;
   span->store_found = 0;
+}
+
+void store_make(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
+                _Atomic uint64_t *words) {
+  store_make_tree(span, start, block_size, blocks, words);
+  span->length = (uint32_t)(((size_t)blocks * block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
+  span->flags = 0;
+  span->used = 1;  // one more than the blocks in use: no free empties it
+  span->reciprocal = 0;
   char *block = start + (size_t)blocks * block_size;
   void *next = NULL;
   for (uint32_t i = 0; i < blocks; i++) {

@@ -42,6 +42,8 @@ RTM_HIDDEN extern struct heap rtm_huge_stores;
 size_t store_words(uint64_t blocks);
 void store_make(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
                 _Atomic uint64_t *words);
+// The tree alone: for any blocks of one size from `start` on.
+void store_make_tree(struct span *span, char *start, size_t block_size, uint32_t blocks, _Atomic uint64_t *words);
 // After one way down that met a late bit: others. NULL: nothing is there.
 void *store_take_again(struct span *store);
 // Stand where a heap has no store: never have a block. For each class one, so that it stands for a size.

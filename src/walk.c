@@ -1,0 +1,55 @@
+// See walk.h.
+#include "walk.h"
+
+#include "huge.h"
+
+
+static bool walk_page(struct span *page, walk_function *visit, void *argument) {
+  uint64_t free_blocks[REMOTE_WORDS];
+  size_t size = rtm_shape[page->kind].block_size;
+  for (unsigned w = 0; w < REMOTE_WORDS; w++)
+    free_blocks[w] = page->private[w] | atomic_load_explicit(&page->remote[w], memory_order_relaxed);
+  for (void *block = page->free; block; block = *(void **)block) {
+    size_t number = (size_t)((char *)block - page->start) / size;
+    free_blocks[number / 64] |= UINT64_C(1) << (number % 64);
+  }
+  for (unsigned number = 0; number < page->fresh; number++)
+    if (!(free_blocks[number / 64] >> (number % 64) & 1) && !visit(page->start + number * size, size, argument))
+      return false;
+  return true;
+}
+
+static bool walk_span(struct span *span, walk_function *visit, void *argument) {
+  if (span_is_page(span)) return (span->flags & PAGE_WAITS) || walk_page(span, visit, argument);
+  if (span->kind != SPAN_MEDIUM || atomic_load_explicit(&span->remote[0], memory_order_relaxed)) return true;
+  return visit(span->start, (size_t)span->length << GRANULE_SHIFT, argument);
+}
+
+static bool walk_segment(uint32_t segment, walk_function *visit, void *argument) {
+  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_GRANULES;
+  while (at < end) {
+    struct span *span = span_of(at);
+    if (!walk_span(span, visit, argument)) return false;
+    at += span->length;
+  }
+  return true;
+}
+
+struct span *walk_huge(const struct heap *heap, uint32_t segment) {
+  struct span *run = segment_slot(segment, RUN_SLOT);
+  return __atomic_load_n(&run->owner, __ATOMIC_RELAXED) == heap ? run : NULL;
+}
+
+bool walk_owns(const struct heap *heap, uint32_t segment) {
+  return __atomic_load_n(&segment_at(segment)->heap, __ATOMIC_RELAXED) == heap;
+}
+
+bool walk_heap(const struct heap *heap, walk_function *visit, void *argument) {
+  uint32_t known = walk_segments();
+  for (uint32_t segment = 1; segment < known; segment++) {
+    struct span *huge = walk_huge(heap, segment);
+    if (huge && !visit(huge->start, huge_size(huge), argument)) return false;
+    if (walk_owns(heap, segment) && !walk_segment(segment, visit, argument)) return false;
+  }
+  return true;
+}
