@@ -17,9 +17,9 @@ _Static_assert((int)RTM_HEAP_ALIGNMENT == LINE && _Alignof(struct area) <= LINE,
 
 // ---- which area an address is in ----
 
-// Slots are written under the lock; whoever reads them holds a block of the area that it looks for, or none at all.
+// Slots are written under the arena's lock, which a fork holds; whoever reads them holds a block of the area that it
+// looks for, or none at all.
 static struct {
-  struct os_lock lock;
   _Atomic uint32_t used;  // slots [0, used) have been in use
   struct {
     _Atomic uintptr_t start, end;  // end 0: empty
@@ -39,7 +39,7 @@ struct area *area_of(const void *address) {
 
 static const char *enter(uintptr_t start, uintptr_t end) {
   const char *wrong = NULL;
-  os_lock_acquire(&areas.lock);
+  os_lock_acquire(&rtm_arena.lock);
   uint32_t free = AREAS_MOST, used = atomic_load_explicit(&areas.used, memory_order_relaxed);
   for (uint32_t i = 0; i < AREAS_MOST && !wrong; i++) {
     uintptr_t other = i < used ? atomic_load_explicit(&areas.slot[i].end, memory_order_relaxed) : 0;
@@ -53,16 +53,16 @@ static const char *enter(uintptr_t start, uintptr_t end) {
     atomic_store_explicit(&areas.slot[free].end, end, memory_order_release);
     if (free >= used) atomic_store_explicit(&areas.used, free + 1, memory_order_release);
   }
-  os_lock_release(&areas.lock);
+  os_lock_release(&rtm_arena.lock);
   return wrong;
 }
 
 static void leave(uintptr_t start) {
-  os_lock_acquire(&areas.lock);
+  os_lock_acquire(&rtm_arena.lock);
   for (uint32_t i = 0; i < AREAS_MOST; i++)
     if (atomic_load_explicit(&areas.slot[i].start, memory_order_relaxed) == start)
       atomic_store_explicit(&areas.slot[i].end, 0, memory_order_release);
-  os_lock_release(&areas.lock);
+  os_lock_release(&rtm_arena.lock);
 }
 
 // ---- layout ----

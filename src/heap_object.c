@@ -14,8 +14,8 @@
 #include "segment.h"
 #include "walk.h"
 
+// Under the arena's lock, which a fork holds.
 static struct {
-  struct os_lock lock;
   struct rtm_heap *with_core, *without;  // ended ones; the first keep an empty heap
 } ended;
 
@@ -49,19 +49,19 @@ RTM_INLINE void leave(struct own own) {
 // ---- beginning and ending ----
 
 static struct rtm_heap *pop(struct rtm_heap **list) {
-  os_lock_acquire(&ended.lock);
+  os_lock_acquire(&rtm_arena.lock);
   struct rtm_heap *object = *list;
   if (object) *list = object->next;
-  os_lock_release(&ended.lock);
+  os_lock_release(&rtm_arena.lock);
   return object;
 }
 
 static void push(struct rtm_heap **list, struct rtm_heap *object) {
   object->mark = 0;
-  os_lock_acquire(&ended.lock);
+  os_lock_acquire(&rtm_arena.lock);
   object->next = *list;
   *list = object;
-  os_lock_release(&ended.lock);
+  os_lock_release(&rtm_arena.lock);
 }
 
 struct rtm_heap *rtm_heap_new(void) {
@@ -210,9 +210,21 @@ static RTM_NOINLINE void *aligned_or(struct rtm_heap *object, size_t alignment, 
   return block;
 }
 
+// As alloc_fast, of this heap: the usual case without becoming its thread. NULL: not the usual case.
+RTM_INLINE void *take_linked(const struct rtm_heap *object, size_t size) {
+  if (RTM_UNLIKELY(size > BLOCK_MAX)) return NULL;
+  struct span *page = object->fast->page[size_class(size)];
+  void *block = page->free;
+  if (RTM_UNLIKELY(!block)) return NULL;
+  page->free = *(void **)block;
+  page->used++;
+  return block;
+}
+
 void *rtm_heap_malloc(struct rtm_heap *object, size_t size) {
   check_live(object);
-  return aligned_or(object, 1, size);
+  void *block = take_linked(object, size);
+  return RTM_LIKELY(block != NULL) ? block : aligned_or(object, 1, size);
 }
 
 void *rtm_heap_aligned_alloc(struct rtm_heap *object, size_t alignment, size_t size) {
@@ -287,8 +299,7 @@ bool rtm_heap_contains(const struct rtm_heap *object, const void *block) {
   return block && contains(object, block);
 }
 
-void rtm_heap_free(struct rtm_heap *object, void *block) {
-  check_live(object);
+static RTM_NOINLINE void free_other(struct rtm_heap *object, void *block) {
   if (!block) return;
   if (RTM_UNLIKELY(!contains(object, block)))
     message_misuse(block, "invalid free", "it is no live block of this heap; rtm_free takes a block of any heap");
@@ -299,6 +310,22 @@ void rtm_heap_free(struct rtm_heap *object, void *block) {
   struct own own = enter(object);
   free_fast(block);
   leave(own);
+}
+
+// As free_fast, of this heap: a page that keeps a block in use, and does not become empty.
+void rtm_heap_free(struct rtm_heap *object, void *block) {
+  check_live(object);
+  size_t granule = window_granule(block);
+  if (RTM_LIKELY(granule < RTM_READ_RELAXED(rtm_window_granules))) {
+    struct span *page = span_of(granule);
+    if (RTM_LIKELY(span_tag(page) == (uintptr_t)object->fast) && page->free != block && page->used > 1) {
+      *(void **)block = page->free;
+      page->free = block;
+      page->used--;
+      return;
+    }
+  }
+  free_other(object, block);
 }
 
 // ---- all blocks ----

@@ -12,6 +12,7 @@
 
 #include "instruction_counter.hpp"
 #include "rtmalloc/allocate_shared.hpp"
+#include "rtmalloc.h"
 #include "rtmalloc/memory_pool.hpp"
 
 namespace {
@@ -189,5 +190,29 @@ TEST_P(SharedInstructions, copies_and_destructions_cost_at_most_the_standards) {
 
 INSTANTIATE_TEST_SUITE_P(process, SharedInstructions, testing::Values(false, true),
                          [](const auto &instance) { return instance.param ? "with_two_threads" : "with_one_thread"; });
+
+// ---- heaps as objects (docs/heaps.md) ----
+
+alignas(RTM_HEAP_ALIGNMENT) char heap_memory[1 << 20];
+[[gnu::noinline]] void *heap_malloc(rtm_heap *heap) { return rtm_heap_malloc(heap, 100); }
+[[gnu::noinline]] void heap_free(rtm_heap *heap, void *block) { rtm_heap_free(heap, block); }
+[[gnu::noinline]] void plain_free(void *block) { rtm_free(block); }
+
+void count_heap(const char *name, rtm_heap *heap, long most_malloc, long most_free, long most_remote) {
+  ASSERT_NE(heap, nullptr);
+  void *blocks[8];
+  for (void *&block : blocks) block = rtm_heap_malloc(heap, 100);
+  for (int i = 0; i < 4; ++i) rtm_heap_free(heap, blocks[2 * i]);
+  const std::string of = name;
+  EXPECT_LE(report((of + ": rtm_heap_malloc").c_str(), instructions([&] { heap_malloc(heap); })), most_malloc);
+  EXPECT_LE(report((of + ": rtm_heap_free").c_str(), instructions([&] { heap_free(heap, blocks[1]); })), most_free);
+  EXPECT_LE(report((of + ": rtm_free").c_str(), instructions([&] { plain_free(blocks[1]); })), most_remote);
+  rtm_heap_destroy(heap);
+}
+
+TEST(Instructions, of_heaps) {
+  count_heap("heap of the system's memory", rtm_heap_new(), 30, 35, 65);
+  count_heap("heap of a caller's memory", rtm_heap_new_in(heap_memory, sizeof heap_memory), 200, 200, 85);
+}
 
 }  // namespace
