@@ -47,8 +47,8 @@ struct tlsf_config tlsf_config_default(void);
 // default. NULL if `bytes` do not hold the heap and one block, or if the configuration is impossible. O(lists).
 struct tlsf *tlsf_init(void *memory, size_t bytes, const struct tlsf_config *config);
 
-// Of an area of `bytes` at a multiple of TLSF_ALIGNMENT, given to tlsf_init with the default configuration: how many are
-// not for blocks; SIZE_MAX if it is too small. O(1).
+// Of an area of `bytes` at a multiple of TLSF_ALIGNMENT, given to tlsf_init with the default configuration: how many
+// are not for blocks; SIZE_MAX if it is too small. O(1).
 size_t tlsf_overhead(size_t bytes);
 
 // Adds memory that does not overlap what the heap has. Areas never coalesce with each other. False, and nothing
@@ -86,8 +86,8 @@ struct tlsf_usage {
 // O(blocks).
 struct tlsf_usage tlsf_usage(const struct tlsf *heap);
 
-// Calls `visit` for each live block, in the order of addresses of each area, until it returns false; false then. `visit`
-// must not call this heap. O(blocks).
+// Calls `visit` for each live block, in the order of addresses of each area, until it returns false; false then.
+// `visit` must not call this heap. O(blocks).
 bool tlsf_visit(const struct tlsf *heap, bool (*visit)(void *block, size_t usable, void *argument), void *argument);
 
 // All invariants of blocks, lists and bitmaps: NULL if they hold, else a sentence. O(blocks + lists).

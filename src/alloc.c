@@ -385,8 +385,7 @@ void *alloc_again(void *block, size_t size) {
   struct span *span = span_or_abort(block, "invalid realloc");
   size_t had = usable(span);
   unsigned kind = span->kind;
-  void *again =
-      RTM_UNLIKELY(is_limited(span)) ? resize_limited(block, span, size) : resize_in_place(block, span, size);
+  void *again = RTM_UNLIKELY(is_limited(span)) ? resize_limited(block, span, size) : resize_in_place(block, span, size);
   if (again) {
     if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, had);
     return counted(again, size);

@@ -31,8 +31,7 @@ struct area *area_of(const void *address) {
   uint32_t used = atomic_load_explicit(&areas.used, memory_order_acquire);
   for (uint32_t i = 0; i < used; i++) {
     uintptr_t start = atomic_load_explicit(&areas.slot[i].start, memory_order_relaxed);
-    if (at >= start && at < atomic_load_explicit(&areas.slot[i].end, memory_order_acquire))
-      return (struct area *)start;
+    if (at >= start && at < atomic_load_explicit(&areas.slot[i].end, memory_order_acquire)) return (struct area *)start;
   }
   return NULL;
 }
@@ -226,8 +225,8 @@ void area_free_remote(struct area *area, void *block) {
   store_mark(stripe_of(area, block), block);
 }
 
-// Of another thread's block, too: the size in its header stays as long as it lives, but the user may change a flag beside
-// it at the same time, as a whole word.
+// Of another thread's block, too: the size in its header stays as long as it lives, but the user may change a flag
+// beside it at the same time, as a whole word.
 __attribute__((no_sanitize("thread"))) size_t area_usable_size(const struct area *area, const void *block) {
   (void)area;
   return tlsf_usable_size(block);

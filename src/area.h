@@ -4,8 +4,8 @@
 //   memory   | struct area | a store for each stripe of 256 MiB | their trees: a bit for each 16 bytes | TLSF ... |
 //
 // Nothing here calls the system. One thread at a time uses the area (its user); any thread frees by area_free_remote,
-// which sets the bit of the block's first 16 bytes, as in a store (store.h); the user takes such blocks back, a constant
-// number in each operation.
+// which sets the bit of the block's first 16 bytes, as in a store (store.h); the user takes such blocks back, a
+// constant number in each operation.
 #ifndef RTM_AREA_H
 #define RTM_AREA_H
 
@@ -16,8 +16,8 @@
 enum { AREAS_MOST = 64 };
 
 struct area {
-  struct rtm_heap object;  // first: its address is the heap's
-  char *end;               // of all the memory; it starts with this structure
+  struct rtm_heap object;        // first: its address is the heap's
+  char *end;                     // of all the memory; it starts with this structure
   struct rtm_area_tlsf *blocks;  // algorithms/tlsf.h, by the name of tlsf_area.h
   uint32_t stripes;
   uint32_t turn;  // the stripe that is looked at next

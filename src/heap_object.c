@@ -407,8 +407,7 @@ int rtm_thread_set_limits(const struct rtm_limits *most) {
 }
 
 static void core_usage(struct heap *core, struct rtm_usage *usage) {
-  if (core->limits.held_peak || core->limited)
-    limits_usage(&core->limits, usage);
+  if (core->limits.held_peak || core->limited) limits_usage(&core->limits, usage);
   struct rtm_usage now = {0};
   walk_heap(core, count, &now);
   usage->blocks = now.blocks;

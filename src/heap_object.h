@@ -1,8 +1,8 @@
 // First-class heaps: rtm_heap_new and all that follows. Layer: above heap, area; top. The program calls them.
 //
 // A heap object over the system's memory is a struct heap that no thread has for its own. While a thread works on it,
-// it is that thread's heap: so every path of alloc.c serves it, and none knows of it. Between two such calls it looks to
-// everybody like a heap of another thread: free is a remote free.
+// it is that thread's heap: so every path of alloc.c serves it, and none knows of it. Between two such calls it looks
+// to everybody like a heap of another thread: free is a remote free.
 #ifndef RTM_HEAP_OBJECT_H
 #define RTM_HEAP_OBJECT_H
 

@@ -1,5 +1,6 @@
 // Huge blocks: above a segment; each is a run of segments of the arena, owned by no heap, though it knows
-// which one it was asked of (walk.h, limits). Layer: above arena. Called by alloc. They are freed and resized by any thread, under the arena's lock.
+// which one it was asked of (walk.h, limits). Layer: above arena. Called by alloc. They are freed and resized by any
+// thread, under the arena's lock.
 #ifndef RTM_HUGE_H
 #define RTM_HUGE_H
 

@@ -1,5 +1,6 @@
-// TLSF over a caller's memory is that of algorithms/: compiled into the library under names of its own, as a program may
-// link libalgorithms.a too. Include it last: from here on these names stand for others. Layer: bottom. Called by area.
+// TLSF over a caller's memory is that of algorithms/: compiled into the library under names of its own, as a program
+// may link libalgorithms.a too. Include it last: from here on these names stand for others. Layer: bottom. Called by
+// area.
 #ifndef RTM_TLSF_AREA_H
 #define RTM_TLSF_AREA_H
 

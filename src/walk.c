@@ -3,7 +3,6 @@
 
 #include "huge.h"
 
-
 static bool walk_page(struct span *page, walk_function *visit, void *argument) {
   uint64_t free_blocks[REMOTE_WORDS];
   size_t size = rtm_shape[page->kind].block_size;

@@ -11,11 +11,9 @@ typedef bool walk_function(void *block, size_t bytes, void *argument);
 // come or not. False: `visit` stopped it. O(segments of the process + granules of the heap + blocks).
 bool walk_heap(const struct heap *heap, walk_function *visit, void *argument);
 
-// Segments [1, walk_segments()) exist. Whether one is the heap's own; and the huge block of the heap's that starts there,
-// or NULL.
-RTM_INLINE uint32_t walk_segments(void) {
-  return (uint32_t)(RTM_READ_RELAXED(rtm_window_granules) / SEGMENT_GRANULES);
-}
+// Segments [1, walk_segments()) exist. Whether one is the heap's own; and the huge block of the heap's that starts
+// there, or NULL.
+RTM_INLINE uint32_t walk_segments(void) { return (uint32_t)(RTM_READ_RELAXED(rtm_window_granules) / SEGMENT_GRANULES); }
 bool walk_owns(const struct heap *heap, uint32_t segment);
 struct span *walk_huge(const struct heap *heap, uint32_t segment);
 

@@ -1,7 +1,7 @@
-// Bounded destruction of long chains for a reference-counted runtime, by the allocator's heartbeat. Whoever drops the last
-// reference to a cell only puts it on a list; a function that rtm_register_deferred_free has registered ends a bounded
-// number of cells each time that the allocator looks for memory. So a chain of any length costs each operation the same
-// at most, and memory comes back as fast as it is asked for.
+// Bounded destruction of long chains for a reference-counted runtime, by the allocator's heartbeat. Whoever drops the
+// last reference to a cell only puts it on a list; a function that rtm_register_deferred_free has registered ends a
+// bounded number of cells each time that the allocator looks for memory. So a chain of any length costs each operation
+// the same at most, and memory comes back as fast as it is asked for.
 #include <cstdio>
 
 #include "rtmalloc.h"
@@ -55,7 +55,8 @@ Cell *make(Cell *next) {
 
 int main() {
   rtm_register_deferred_free(
-      [](bool force, unsigned long long, void *argument) { static_cast<Runtime *>(argument)->end_some(force); }, &runtime);
+      [](bool force, unsigned long long, void *argument) { static_cast<Runtime *>(argument)->end_some(force); },
+      &runtime);
   constexpr long length = 100000;
   Cell *chain = nullptr;
   for (long i = 0; i < length; ++i)
@@ -73,8 +74,9 @@ int main() {
   runtime.release(chain);
   rtm_collect(true);  // what is left, when there is time
   const long grown = static_cast<long>(after.in_use) - static_cast<long>(before.in_use);
-  std::printf("%ld cells ended: %ld when the chain was dropped, %ld while a second one was made, at most %ld in one of %ld "
-              "heartbeats; memory in use grew by %ld bytes\n",
-              runtime.ended, at_once, meanwhile, runtime.most_at_once, runtime.beats, grown);
+  std::printf(
+      "%ld cells ended: %ld when the chain was dropped, %ld while a second one was made, at most %ld in one of %ld "
+      "heartbeats; memory in use grew by %ld bytes\n",
+      runtime.ended, at_once, meanwhile, runtime.most_at_once, runtime.beats, grown);
   return runtime.ended == made && at_once == 0 && runtime.most_at_once <= 64 && grown < 100000 ? 0 : 1;
 }

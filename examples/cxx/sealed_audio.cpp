@@ -75,16 +75,17 @@ int main() {
   {
     Synthesizer synthesizer(heap);
     for (int callback = 0; callback < 20000; ++callback) {
-      ++(synthesizer.start(callback, 100 + static_cast<std::size_t>(callback) * 37 % 2500, 200 + callback % 1500) ? started
-                                                                                                               : refused);
+      ++(synthesizer.start(callback, 100 + static_cast<std::size_t>(callback) * 37 % 2500, 200 + callback % 1500)
+             ? started
+             : refused);
       loudest = std::fmax(loudest, synthesizer.render());
     }
   }
   const auto calls = system_calls() - before;
   const std::size_t left = heap.usage().blocks;
-  std::printf("%ld voices started, %ld refused, loudest %.2f; system calls of the allocator: %llu; blocks left: %zu; "
-              "overhead of the heap: %zu of %zu bytes\n",
-              started, refused, static_cast<double>(loudest), calls, left, rtm_heap_overhead(sizeof memory),
-              sizeof memory);
+  std::printf(
+      "%ld voices started, %ld refused, loudest %.2f; system calls of the allocator: %llu; blocks left: %zu; "
+      "overhead of the heap: %zu of %zu bytes\n",
+      started, refused, static_cast<double>(loudest), calls, left, rtm_heap_overhead(sizeof memory), sizeof memory);
   return calls == 0 && left == 0 && started > 10000 && refused > 0 && loudest > 0 ? 0 : 1;
 }

@@ -31,8 +31,8 @@ class Heap {
   Heap() : heap_(rtm_heap_new()) {
     if (!heap_) throw std::bad_alloc();
   }
-  // Over `bytes` at `memory`. Throws std::invalid_argument if they are too few, misaligned or another heap's; stderr has
-  // a line that says which.
+  // Over `bytes` at `memory`. Throws std::invalid_argument if they are too few, misaligned or another heap's; stderr
+  // has a line that says which.
   Heap(void *memory, std::size_t bytes) : heap_(rtm_heap_new_in(memory, bytes)) {
     if (!heap_) throw std::invalid_argument("rtm::Heap: this memory cannot be a heap; the line on stderr says why");
   }

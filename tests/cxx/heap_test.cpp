@@ -55,8 +55,7 @@ TEST(Heap, a_full_array_throws_and_goes_on) {
   rtm::Heap heap(memory, 65536);
   rtm::memory_resource resource(heap);
   std::pmr::list<long> list(&resource);
-  EXPECT_THROW(
-      for (;;) list.push_back(1), std::bad_alloc);
+  EXPECT_THROW(for (;;) list.push_back(1), std::bad_alloc);
   const auto full = list.size();
   EXPECT_GT(full, 1000u);
   list.pop_back();

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "instruction_counter.hpp"
-#include "rtmalloc/allocate_shared.hpp"
 #include "rtmalloc.h"
+#include "rtmalloc/allocate_shared.hpp"
 #include "rtmalloc/memory_pool.hpp"
 
 namespace {
