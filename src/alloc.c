@@ -310,7 +310,7 @@ void free_slow(void *block, struct span *span) {
     remote_mark(span, block);
   } else if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_STORES)) {
     store_mark(span, block);
-  } else if (RTM_UNLIKELY(owner->limited)) {
+  } else if (RTM_UNLIKELY(RTM_READ_RELAXED(owner->limited))) {
     free_limited(owner, block, span);
   } else if (owner == rtm_heap) {
     free_counted(block, span);
@@ -350,7 +350,7 @@ static void *resize_in_place(void *block, struct span *span, size_t size) {
 
 static bool is_limited(const struct span *span) {
   const struct heap *owner = span->kind == SPAN_HUGE ? span->owner : (struct heap *)(span->tag & ~(uintptr_t)TAG_SLOW);
-  return owner->limited;
+  return RTM_READ_RELAXED(owner->limited);
 }
 
 // What has a limit grows by a new block, which counts. (A huge block's end is counted where it goes: huge_resize.)

@@ -93,7 +93,7 @@ static RTM_NOINLINE void leave_general(struct heap *heap) {
 }
 
 void heap_orphan(struct heap *heap) {
-  heap->limited = false;
+  RTM_WRITE_RELAXED(heap->limited, false);
   page_leave_all(heap);
   hint_empty_stash(&heap->hints);
   os_lock_acquire(&heaps.lock);

@@ -114,7 +114,7 @@ static void reset(struct heap *core) {
   memset(&core->spans, 0, sizeof core->spans);
   core->segments = core->live = core->dirty = core->waiting = core->turn = 0;
   core->partly_mapped = false;
-  core->limited = false;
+  RTM_WRITE_RELAXED(core->limited, false);
   memset(&core->limits, 0, sizeof core->limits);
   __atomic_store_n(&core->state, heap_owned(), __ATOMIC_RELAXED);
   segment_keep(core, 0);
@@ -365,7 +365,7 @@ static bool is_limited(const struct rtm_limits *most) { return most->most_held |
 // The state first: what other threads free from then on is counted.
 static void limit_core(struct heap *core, const struct rtm_limits *most) {
   struct rtm_usage now = {0};
-  core->limited = is_limited(most);
+  RTM_WRITE_RELAXED(core->limited, is_limited(most));
   __atomic_store_n(&core->state, core->limited ? HEAP_COUNTED : heap_owned(), __ATOMIC_SEQ_CST);
   walk_heap(core, count, &now);
   limits_set(&core->limits, most, now.held);

@@ -21,7 +21,7 @@ static void *start(struct span *run, uint32_t granules) {
 // Before the run is given back: a descriptor that has an owner is that of a live block.
 static struct heap *disown(struct span *run) {
   struct heap *owner = run->owner;
-  if (RTM_UNLIKELY(owner->limited)) limits_give(&owner->limits, huge_size(run));
+  if (RTM_UNLIKELY(RTM_READ_RELAXED(owner->limited))) limits_give(&owner->limits, huge_size(run));
   RTM_WRITE_RELAXED(run->owner, NULL);
   return owner;
 }
