@@ -1,55 +1,11 @@
 """Real programs on one preloadable library, and its messages. Usage: preload_test.py NAME LIBRARY"""
 
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from preload_programs import check_programs, expect, run
+
 NAME, LIBRARY = sys.argv[1], sys.argv[2]
-# From the program's own allocator to malloc; threads; a fork.
-PYTHON_LOAD = """
-import json, threading, subprocess, os
-text = json.dumps([{"n": i, "s": "x" * (i % 97)} for i in range(5000)])
-results = []
-def work(k):
-    results.append(sum(len(d["s"]) for d in json.loads(text)) + k)
-threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-child = os.fork()
-if child == 0:
-    os._exit(7 if len(json.loads(text)) == 5000 else 8)
-status = os.waitpid(child, 0)[1]
-print(sorted(results), os.waitstatus_to_exitcode(status))
-"""
-# `malloc_usable_size` shows whose malloc it is: no other library in the process says so.
-CALLS_LOAD = """
-import ctypes
-c = ctypes.CDLL(None, use_errno=True)
-for f in ("malloc", "calloc", "realloc", "aligned_alloc", "memalign", "reallocarray"):
-    getattr(c, f).restype = ctypes.c_void_p
-size_t, pointer = ctypes.c_size_t, ctypes.c_void_p
-p = c.malloc(size_t(1000))
-c.memset(pointer(p), 0xff, size_t(1000))
-c.free(pointer(p))
-z = c.calloc(size_t(10), size_t(100))
-assert ctypes.string_at(z, 1000) == bytes(1000)
-assert c.malloc_usable_size(pointer(z)) >= 1000
-assert c.calloc(size_t(2**40), size_t(2**40)) is None and ctypes.get_errno() == 12
-assert c.reallocarray(None, size_t(2**40), size_t(2**40)) is None and ctypes.get_errno() == 12
-assert c.aligned_alloc(size_t(4096), size_t(10)) % 4096 == 0
-assert c.memalign(size_t(256), size_t(10)) % 256 == 0
-assert c.aligned_alloc(size_t(48), size_t(10)) is None and ctypes.get_errno() == 22
-q = pointer()
-assert c.posix_memalign(ctypes.byref(q), size_t(24), size_t(10)) == 22 and not q.value
-assert c.posix_memalign(ctypes.byref(q), size_t(1024), size_t(10)) == 0 and q.value % 1024 == 0
-r = c.realloc(pointer(z), size_t(50000))
-assert ctypes.string_at(r, 1000) == bytes(1000)
-c.free(pointer(r))
-print("fine")
-"""
 SECOND_FREE = """
 import ctypes
 c = ctypes.CDLL(None)
@@ -60,57 +16,18 @@ c.free(ctypes.c_void_p(p))
 """
 
 
-def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        env={**os.environ, "LD_PRELOAD": LIBRARY, "PYTHONMALLOC": "malloc", **environment},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-
-
-def expect(condition: bool, what: str, got: subprocess.CompletedProcess[str]) -> None:
-    if not condition:
-        sys.exit(f"{NAME}: {what}\nstatus {got.returncode}\n{got.stdout}\n{got.stderr}")
-
-
 def main() -> None:
-    mapped = run(sys.executable, "-c", "print(open('/proc/self/maps').read())")
-    expect(Path(LIBRARY).name in mapped.stdout, "the library is not loaded", mapped)
+    check_programs(LIBRARY)
 
-    plain = subprocess.run([sys.executable, "-c", PYTHON_LOAD], capture_output=True, text=True, check=True)
-    python = run(sys.executable, "-c", PYTHON_LOAD)
-    expect(python.returncode == 0 and python.stdout == plain.stdout, "python's result differs", python)
-    expect(python.stderr == "", "python's standard error is not empty", python)
-
-    calls = run(sys.executable, "-c", CALLS_LOAD)
-    expect(calls.returncode == 0 and "fine" in calls.stdout, "a call of the malloc family is wrong", calls)
-
-    if lua := shutil.which("lua") or shutil.which("lua5.4"):
-        script = "local t={} for i=1,200000 do t[i%5000]=string.rep('a',i%300)..i end print(#t, t[77])"
-        got = run(lua, "-e", script)
-        expect(got.returncode == 0 and got.stdout.split() == ["4999", "a" * (195077 % 300) + "195077"], "lua", got)
-
-    if gcc := shutil.which("gcc"):
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder, "hello.c")
-            source.write_text('#include <stdio.h>\nint main(void) { printf("%d\\n", 6 * 7); }\n')
-            built = run(gcc, "-O2", "-o", f"{folder}/hello", str(source))
-            expect(built.returncode == 0, "gcc", built)
-            got = run(f"{folder}/hello")
-            expect(got.stdout == "42\n", "what gcc built", got)
-
-    small = run(sys.executable, "-c", "x = bytearray(10**7)", ALGORITHM_AREA="4000000")
+    small = run(LIBRARY, sys.executable, "-c", "x = bytearray(10**7)", ALGORITHM_AREA="4000000")
     expect("no block for a request of" in small.stderr and small.returncode != 0, "exhaustion is not reported", small)
     expect(small.stderr.count(f"{NAME}-preload: no block") == 1, "exhaustion is not reported once", small)
-    none = run(sys.executable, "-c", "0", ALGORITHM_AREA="30")
+    none = run(LIBRARY, sys.executable, "-c", "0", ALGORITHM_AREA="30")
     expect(none.returncode == 2 and "no heap fits into 30 bytes" in none.stderr, "an area of 30 bytes", none)
-    wrong = run(sys.executable, "-c", "0", ALGORITHM_AREA="many")
+    wrong = run(LIBRARY, sys.executable, "-c", "0", ALGORITHM_AREA="many")
     expect(wrong.returncode == 2 and "ALGORITHM_AREA is 'many'" in wrong.stderr, "ALGORITHM_AREA=many", wrong)
 
-    twice = run(sys.executable, "-c", SECOND_FREE)
+    twice = run(LIBRARY, sys.executable, "-c", SECOND_FREE)
     expect(twice.returncode == -6 and "freed twice" in twice.stderr, "a second free is not seen", twice)
     print(f"{NAME}: python, lua, gcc and {Path(LIBRARY).name}'s messages are fine")
 
