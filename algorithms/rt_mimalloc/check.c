@@ -26,7 +26,8 @@ static const char *check_page(const struct heap *heap, const struct page *page, 
   if (page->capacity > page->reserved) return "has more capacity than room";
   if (!count_list(page, page->free, &free)) return "has a wrong block in free";
   if (!count_list(page, page->local_free, &local)) return "has a wrong block in local_free";
-  if (!count_list(page, (struct block *)(word & ~(uintptr_t)STATE_BITS), &remote)) return "has a wrong block in thread_free";
+  if (!count_list(page, (struct block *)(word & ~(uintptr_t)STATE_BITS), &remote))
+    return "has a wrong block in thread_free";
   if (page->used + free + local != page->capacity) return "has used + free + local_free unequal to its capacity";
   if (remote > page->used) return "has more blocks freed by others than used ones";
   if (full && (free || local)) return "is full, but has free blocks";
@@ -69,7 +70,7 @@ const char *rtmi_check(void) {
   if (heap == &rtmi_empty_heap) return NULL;
   uint32_t queued = 0, used = 0;
   const char *wrong = check_segments(heap, &used);
-  for (unsigned class = 0; !wrong && class < CLASSES; class++) {
+  for (unsigned class = 0; !wrong && class < CLASSES; class ++) {
     wrong = check_queue(heap, &heap->queues[class], class, false, &queued);
     const struct page *first = heap->queues[class].first;
     if (!wrong && heap->available[class] != (first ? first : &rtmi_empty_page)) wrong = "an available page is wrong";

@@ -17,9 +17,9 @@ enum { ADOPT_MOST = 8 };
 struct page rtmi_empty_page;
 struct page *rtmi_empty_pointer = &rtmi_empty_page;
 // Not fixed: entries until the environment is read.
-struct heap rtmi_empty_heap = {
-    .direct = {[0 ... DIRECT_ENTRIES_COUNT - 1] =
-                   RTMI_STARTS_WITH_POINTERS ? (void *)&rtmi_empty_pointer : (void *)&rtmi_empty_page}};
+struct heap rtmi_empty_heap = {.direct = {[0 ... DIRECT_ENTRIES_COUNT - 1] = RTMI_STARTS_WITH_POINTERS
+                                                                                 ? (void *)&rtmi_empty_pointer
+                                                                                 : (void *)&rtmi_empty_page}};
 __thread struct heap *rtmi_heap __attribute__((tls_model("initial-exec"))) = &rtmi_empty_heap;
 
 static _Atomic(struct heap *) all_heaps;
@@ -27,7 +27,9 @@ static _Atomic(struct segment *) abandoned;
 static pthread_key_t exit_key;
 static const char *save_path;
 
-struct heap *rtmi_heap_first(void) { return atomic_load_explicit(&all_heaps, memory_order_acquire); }
+struct heap *rtmi_heap_first(void) {
+  return atomic_load_explicit(&all_heaps, memory_order_acquire);
+}
 
 // ---- start of the process; the first allocation comes before any other thread ----
 
@@ -63,7 +65,7 @@ static void reset_heap(struct heap *heap) {
   heap->full = (struct queue){NULL, NULL};
   heap->retired_low = CLASSES;
   heap->retired_high = -1;
-  for (int class = 0; class < CLASSES; class++) {
+  for (int class = 0; class < CLASSES; class ++) {
     heap->available[class] = &rtmi_empty_page;
     heap->page_peak[class].now = 0;
   }
@@ -81,8 +83,8 @@ static struct heap *take_heap(void) {
   if (heap == MAP_FAILED) return NULL;
   atomic_store_explicit(&heap->taken, true, memory_order_relaxed);
   heap->next = atomic_load_explicit(&all_heaps, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(&all_heaps, &heap->next, heap, memory_order_release,
-                                                memory_order_relaxed))
+  while (
+      !atomic_compare_exchange_weak_explicit(&all_heaps, &heap->next, heap, memory_order_release, memory_order_relaxed))
     continue;
   return heap;
 }

@@ -71,7 +71,9 @@ static void *start_thread(void *pointer) {
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *),
                           void *argument) {
   static int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-  if (!create) create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(RTLD_NEXT, "pthread_create");
+  if (!create)
+    create =
+        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(RTLD_NEXT, "pthread_create");
   struct start *start = malloc(sizeof *start);
   if (!start) return EAGAIN;
   *start = (struct start){routine, argument};

@@ -168,8 +168,8 @@ void rtmi_page_free_remotely(struct segment *segment, struct page *page, struct 
   struct heap *heap = atomic_load_explicit(&segment->heap, memory_order_acquire);
   struct block *list = atomic_load_explicit(&heap->delayed, memory_order_relaxed);
   do block->next = list;
-  while (!atomic_compare_exchange_weak_explicit(&heap->delayed, &list, block, memory_order_release,
-                                                memory_order_relaxed));
+  while (
+      !atomic_compare_exchange_weak_explicit(&heap->delayed, &list, block, memory_order_release, memory_order_relaxed));
   word = atomic_load_explicit(&page->thread_free, memory_order_relaxed);
   while (!change(page, &word, word_of(list_of(word), JOIN_LIST))) continue;
 }
@@ -191,7 +191,7 @@ struct page *rtmi_page_fresh(struct heap *heap, unsigned class, size_t block_byt
   page->start = (char *)segment + ((size_t)index << SMALL_PAGE_SHIFT) + skipped;
   page->kind = (uint8_t)kind;
   page->zero = zero;
-  page->class = (uint8_t)class;
+  page->class = (uint8_t) class;
   page->block_bytes = block_bytes;
   page->reserved = kind == HUGE ? 1 : (uint32_t)((bytes - skipped) / block_bytes);
   page_free_list_extend(page);
@@ -233,7 +233,7 @@ COUNTED void rtmi_heap_collect_retired(struct heap *heap) {
   int low = heap->retired_low, high = heap->retired_high;
   heap->retired_low = CLASSES;
   heap->retired_high = -1;
-  for (int class = low; class <= high; class++) {
+  for (int class = low; class <= high; class ++) {
     struct page *page = heap->queues[class].first;
     if (!page || !page->retired) continue;
     if (page->used > 0) {

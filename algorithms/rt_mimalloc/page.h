@@ -1,4 +1,5 @@
-// Pages: their three lists, the queues they are in, how they end. Above segment.h; called by alloc.c, heap.c, profile.c.
+// Pages: their three lists, the queues they are in, how they end. Above segment.h; called by alloc.c, heap.c,
+// profile.c.
 #ifndef RT_MIMALLOC_PAGE_H
 #define RT_MIMALLOC_PAGE_H
 

@@ -32,7 +32,7 @@ void rtmi_profile_prepare(struct heap *heap) {
   if (rtmi_switches.prepare == PREPARE_SEGMENTS)
     for (enum kind kind = SMALL; kind <= MEDIUM; kind++)
       for (uint32_t i = 0; i < loaded.segments[kind] && rtmi_segment_alloc(heap, kind, 0); i++) continue;
-  for (unsigned class = 0; class < CLASSES; class++)
+  for (unsigned class = 0; class < CLASSES; class ++)
     for (uint32_t i = 0; i < loaded.pages[class] && rtmi_page_fresh(heap, class, class_bytes(class)); i++) continue;
 }
 
@@ -98,13 +98,15 @@ static bool read_profile(int file, const char *path, struct profile *profile) {
   if (!wanted) return true;
   char found[40];
   snprintf(found, sizeof found, "%.*s", (int)strcspn(at, "\n") < 30 ? (int)strcspn(at, "\n") : 30, at);
-  RTMI_SAY("'", path, "' is no profile for this setting: '", found, "' where ", wanted, " was expected; record it again");
+  RTMI_SAY("'", path, "' is no profile for this setting: '", found, "' where ", wanted,
+           " was expected; record it again");
   return false;
 }
 
 static bool prepares_nothing(const char *what) {
   if (rtmi_switches.prepare != PREPARE_NOTHING) return false;
-  RTMI_SAY("a profile cannot be ", what, ": RT_MIMALLOC_PREPARE is 'nothing', wanted segments or pages"
+  RTMI_SAY("a profile cannot be ", what,
+           ": RT_MIMALLOC_PREPARE is 'nothing', wanted segments or pages"
            " (RT_MIMALLOC_SETTING=seg or pag)");
   return true;
 }
@@ -129,7 +131,7 @@ static void add_peaks(struct profile *profile) {
   for (struct heap *heap = rtmi_heap_first(); heap; heap = heap->next) {
     for (int kind = SMALL; kind <= MEDIUM && rtmi_switches.prepare == PREPARE_SEGMENTS; kind++)
       profile->segments[kind] = larger(profile->segments[kind], heap->segment_peak[kind].most);
-    for (unsigned class = 0; class < CLASSES; class++)
+    for (unsigned class = 0; class < CLASSES; class ++)
       if (holds(class)) profile->pages[class] = larger(profile->pages[class], heap->page_peak[class].most);
   }
 }
@@ -138,7 +140,7 @@ static size_t print(const struct profile *profile, char *text) {
   size_t length = (size_t)sprintf(text, "rt-mimalloc profile 1 %s\n", rtmi_prepare_name());
   for (int kind = SMALL; kind <= MEDIUM && rtmi_switches.prepare == PREPARE_SEGMENTS; kind++)
     length += (size_t)sprintf(text + length, "segments %s %u\n", kind_names[kind], profile->segments[kind]);
-  for (unsigned class = 0; class < CLASSES; class++)
+  for (unsigned class = 0; class < CLASSES; class ++)
     if (profile->pages[class] > 0)
       length += (size_t)sprintf(text + length, "pages %zu %u\n", class_bytes(class), profile->pages[class]);
   return length + (size_t)sprintf(text + length, "end\n");

@@ -1,6 +1,6 @@
 // RT-Mimalloc as published, from its paper's sections V and VI (Giannessi, Biondi, Biasci 2023) and mimalloc's
-// description: a heap a thread, 4 MiB segments, pages of one block size, three free lists a page. Written from the text;
-// no code of mimalloc or its authors was used. What the text leaves open is in docs/rt-mimalloc.md.
+// description: a heap a thread, 4 MiB segments, pages of one block size, three free lists a page. Written from the
+// text; no code of mimalloc or its authors was used. What the text leaves open is in docs/rt-mimalloc.md.
 //
 // All functions are thread-safe. A failed allocation returns NULL with errno ENOMEM. Memory comes from mmap.
 // Environment: switches.h. Called by override.c (the malloc family) and the tests.
@@ -32,12 +32,12 @@ void *rtmi_aligned_alloc(size_t alignment, size_t size);
 // Bytes up to the block's end; 0 for NULL.
 size_t rtmi_usable_size(const void *block);
 
-// save_profile of the paper's section VI.A: the peaks that any heap of this process has reached, and those of the file if
-// it is there. O(heaps). False, with a message on stderr: the file is none of ours, or cannot be written.
+// save_profile of the paper's section VI.A: the peaks that any heap of this process has reached, and those of the file
+// if it is there. O(heaps). False, with a message on stderr: the file is none of ours, or cannot be written.
 bool rtmi_save_profile(const char *path);
 
-// load_profile: each heap made from now on is prepared with it. False, with a message on stderr: no such file, damaged, or
-// made with another setting.
+// load_profile: each heap made from now on is prepared with it. False, with a message on stderr: no such file, damaged,
+// or made with another setting.
 bool rtmi_load_profile(const char *path);
 
 // Makes the calling thread's heap, prepared as the profile says, if it has none yet; else its first allocation does.

@@ -1,4 +1,5 @@
-// Segments: from the system or the heap's cache, and their pages. Above structure.h; called by page.c, heap.c, profile.c.
+// Segments: from the system or the heap's cache, and their pages. Above structure.h; called by page.c, heap.c,
+// profile.c.
 #ifndef RT_MIMALLOC_SEGMENT_H
 #define RT_MIMALLOC_SEGMENT_H
 

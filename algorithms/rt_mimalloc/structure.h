@@ -26,13 +26,13 @@ enum {
   SEGMENT_SHIFT = 22,
   SMALL_PAGE_SHIFT = 16,
   PAGES_MOST = 1 << (SEGMENT_SHIFT - SMALL_PAGE_SHIFT),
-  SMALL_MOST = 8 << 10,    // bytes of a block in a small page
+  SMALL_MOST = 8 << 10,  // bytes of a block in a small page
   MEDIUM_MOST = 512 << 10,
-  DIRECT_MOST = 1024,      // bytes of a request that pages_direct serves
+  DIRECT_MOST = 1024,  // bytes of a request that pages_direct serves
   DIRECT_ENTRIES_COUNT = DIRECT_MOST / 8 + 1,
-  CLASSES = 128,           // up to 64 GiB; what is larger has no class
-  MEDIUM_CLASSES = 60,     // of them up to MEDIUM_MOST
-  RETIRE_ROUNDS = 16,      // collections of retired pages that an empty page lives through
+  CLASSES = 128,        // up to 64 GiB; what is larger has no class
+  MEDIUM_CLASSES = 60,  // of them up to MEDIUM_MOST
+  RETIRE_ROUNDS = 16,   // collections of retired pages that an empty page lives through
 };
 #define SEGMENT_BYTES ((size_t)1 << SEGMENT_SHIFT)
 _Static_assert(PAGES_MOST == 64, "unused is one word");
@@ -46,17 +46,17 @@ struct block {
 // What others' frees of a page do; the lowest two bits of thread_free. Only full pages are looked at by nobody, so that
 // their owner must be told: by one block a page, put on its heap's delayed list.
 enum thread_state {
-  JOIN_LIST,    // put the block on the page's list
-  TELL_HEAP,    // the page is full: put this one on the heap's list, then JOIN_LIST
-  TELLING,      // one is doing so: the heap must stay, others join the list
-  NO_HEAP,      // abandoned: join the list, there is nobody to tell
+  JOIN_LIST,  // put the block on the page's list
+  TELL_HEAP,  // the page is full: put this one on the heap's list, then JOIN_LIST
+  TELLING,    // one is doing so: the heap must stay, others join the list
+  NO_HEAP,    // abandoned: join the list, there is nobody to tell
   STATE_BITS = 3,
 };
 
 struct page {
-  struct block *free;             // malloc takes from here
-  struct block *local_free;       // the owner's frees go here
-  _Atomic uintptr_t thread_free;  // other threads' frees, and enum thread_state
+  struct block *free;                 // malloc takes from here
+  struct block *local_free;           // the owner's frees go here
+  _Atomic uintptr_t thread_free;      // other threads' frees, and enum thread_state
   uint32_t used, capacity, reserved;  // blocks
   uint8_t kind;                       // enum kind
   bool in_use;                        // of its segment
@@ -75,11 +75,11 @@ struct segment {
   _Atomic(struct heap *) heap;  // NULL: abandoned
   unsigned shift;               // offset to page: 16, else at least SEGMENT_SHIFT
   enum kind kind;
-  uint64_t unused;              // bit i: page i is not in use; the bitmap of section VI.B
-  unsigned count, used;         // pages
-  size_t bytes;                 // mapped
-  struct segment *next, *previous;              // all of the heap; in the cache and the abandoned list, next only
-  struct segment *next_free, *previous_free;    // those of the kind with an unused page
+  uint64_t unused;                            // bit i: page i is not in use; the bitmap of section VI.B
+  unsigned count, used;                       // pages
+  size_t bytes;                               // mapped
+  struct segment *next, *previous;            // all of the heap; in the cache and the abandoned list, next only
+  struct segment *next_free, *previous_free;  // those of the kind with an unused page
   bool in_free_list;
   struct page pages[PAGES_MOST];
 };
@@ -94,14 +94,14 @@ struct peak {
 };
 
 struct heap {
-  // By words of 8 bytes. DIRECT_ENTRIES: the page itself, so many entries for one page. DIRECT_POINTER: the place of the
-  // pointer to it in `available`, which is all that changes (section VI.D, Figure 8).
+  // By words of 8 bytes. DIRECT_ENTRIES: the page itself, so many entries for one page. DIRECT_POINTER: the place of
+  // the pointer to it in `available`, which is all that changes (section VI.D, Figure 8).
   void *direct[DIRECT_ENTRIES_COUNT];
-  struct page *available[CLASSES];  // the first page of the queue; rtmi_empty_page if there is none
-  struct queue queues[CLASSES];     // pages that may have free blocks
-  struct queue full;                // pages that have none, huge ones included
-  _Atomic(struct block *) delayed;  // blocks of full pages, freed by other threads
-  int retired_low, retired_high;    // classes with retired pages lie between; low > high: none
+  struct page *available[CLASSES];              // the first page of the queue; rtmi_empty_page if there is none
+  struct queue queues[CLASSES];                 // pages that may have free blocks
+  struct queue full;                            // pages that have none, huge ones included
+  _Atomic(struct block *) delayed;              // blocks of full pages, freed by other threads
+  int retired_low, retired_high;                // classes with retired pages lie between; low > high: none
   struct segment *segments, *free_segments[2];  // all; by kind, those with an unused page
   struct segment *cache;                        // empty and unused, at most CACHE_MOST
   unsigned cached;
@@ -112,9 +112,9 @@ struct heap {
 };
 enum { CACHE_MOST = 4 };
 
-extern struct heap rtmi_empty_heap;       // of a thread that has none yet: it has no block to give
-extern struct page rtmi_empty_page;       // has no free block
-extern struct page *rtmi_empty_pointer;   // to rtmi_empty_page
+extern struct heap rtmi_empty_heap;      // of a thread that has none yet: it has no block to give
+extern struct page rtmi_empty_page;      // has no free block
+extern struct page *rtmi_empty_pointer;  // to rtmi_empty_page
 extern __thread struct heap *rtmi_heap __attribute__((tls_model("initial-exec")));
 
 // The paper's set B by index: 8, 16, 24 .. 64 bytes, then four to a doubling. Blocks of more than 8 bytes are at

@@ -22,7 +22,8 @@ _Noreturn static void refuse(const char *variable, const char *given, const char
 void rtmi_read_switches(void) {
   const char *setting = getenv("RT_MIMALLOC_SETTING");
   if (setting && strcmp(setting, TEXT(RTMI_FIXED)) != 0)
-    refuse("RT_MIMALLOC_SETTING", setting, TEXT(RTMI_FIXED) ": this library has no other; take librt-mimalloc-preload.so");
+    refuse("RT_MIMALLOC_SETTING", setting,
+           TEXT(RTMI_FIXED) ": this library has no other; take librt-mimalloc-preload.so");
 }
 
 #else

@@ -1,5 +1,5 @@
-// RT-Mimalloc: its invariants under random loads, alone and among threads, and what each switch does. Each test runs in a
-// process of its own (tests/unit/test.h); the program runs once for each setting, in RT_MIMALLOC_SETTING.
+// RT-Mimalloc: its invariants under random loads, alone and among threads, and what each switch does. Each test runs in
+// a process of its own (tests/unit/test.h); the program runs once for each setting, in RT_MIMALLOC_SETTING.
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static size_t size_in(const char *block) {
 
 static void look(const char *block, size_t size) {
   CHECK_EQUAL(size_in(block), size);
-  for (size_t i = sizeof size; i < size; i += size > 4096 ? 251 : 1) CHECK_EQUAL((unsigned char)block[i], size & 0xff);
+  for (size_t i = sizeof size; i<size; i += size> 4096 ? 251 : 1) CHECK_EQUAL((unsigned char)block[i], size & 0xff);
 }
 
 static size_t random_bytes(struct random *random) {
@@ -235,7 +235,8 @@ TEST(the_free_list_is_extended_as_the_switch_says) {
   struct page *page = page_at(rtmi_malloc(320));
   uint32_t expected[] = {[EXTEND_PROPORTIONAL] = 4096 / 320, [EXTEND_TWO] = 2, [EXTEND_WHOLE] = page->reserved};
   CHECK_EQUAL(page->capacity, expected[rtmi_switches.extend]);
-  for (uint32_t i = 1; i <= page->capacity; i++) CHECK(page_at(rtmi_malloc(320)) == page || page->capacity == page->reserved);
+  for (uint32_t i = 1; i <= page->capacity; i++)
+    CHECK(page_at(rtmi_malloc(320)) == page || page->capacity == page->reserved);
   CHECK_SOUND(rtmi_check());
 }
 
@@ -301,7 +302,8 @@ TEST(a_retired_page_is_collected_if_the_switch_says_so) {
   CHECK_EQUAL(in_queue(queue), 1);
   CHECK_EQUAL(queue->first->retired, rtmi_switches.free_pages == FREE_NONE ? 0 : RETIRE_ROUNDS);
   // Each page that must be made is a round.
-  for (int i = 0; i < RETIRE_ROUNDS; i++) rtmi_malloc(600000 + (size_t)i * 100000), rtmi_malloc(300000), rtmi_malloc(8192);
+  for (int i = 0; i < RETIRE_ROUNDS; i++)
+    rtmi_malloc(600000 + (size_t)i * 100000), rtmi_malloc(300000), rtmi_malloc(8192);
   for (int i = 0; i < 8 * RETIRE_ROUNDS; i++) rtmi_malloc(8192);
   CHECK_EQUAL(in_queue(queue), rtmi_switches.collect_retired && rtmi_switches.free_pages != FREE_NONE ? 0 : 1);
 }
@@ -356,7 +358,10 @@ TEST(a_loaded_profile_covers_the_recorded_load) {
 }
 
 TEST(a_profile_that_is_none_is_refused) {
-  static const char *const wrong[] = {"", "hello\n", "rt-mimalloc profile 2 pages\nend\n", "rt-mimalloc profile 1 pages\n",
+  static const char *const wrong[] = {"",
+                                      "hello\n",
+                                      "rt-mimalloc profile 2 pages\nend\n",
+                                      "rt-mimalloc profile 1 pages\n",
                                       "rt-mimalloc profile 1 pages\npages 17 1\nend\n",
                                       "rt-mimalloc profile 1 pages\npages 16 x\nend\n",
                                       "rt-mimalloc profile 1 pages\npages 16 99999999\nend\n",
