@@ -18,6 +18,7 @@ struct run {
     int processor;
     bool library_only;     /* as in tracer.h */
     bool keep_trace;
+    struct functions *functions; /* as in tracer.h */
 };
 
 /* Adds the counts of all runs. 0, or -1 with a message in error[TRACER_ERROR_BYTES]. */

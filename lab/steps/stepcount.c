@@ -19,6 +19,7 @@ static const char usage[] =
     "  --first-seed S     begin with S instead of 1 (implies --seeds 1)\n"
     "  --json FILE        write the statistics as JSON too; '-' for standard output instead of the table\n"
     "  --each FILE        write count and size of each operation as CSV, kind by kind in the order of the calls\n"
+    "  --functions FILE   write the count of each call of each function inside the operations, callees included, as CSV\n"
     "  --max-trace FILE   write where the instructions of the worst operation of each kind went\n"
     "  --library-only     leave out what the library calls in others: zeroing and copying\n"
     "  --processor N      run on this processor; the default is the last one allowed\n"
@@ -26,7 +27,7 @@ static const char usage[] =
     "Its options: stepcount -- LOAD --help\n";
 
 struct options {
-    const char *preload, *json, *trace, *each;
+    const char *preload, *json, *trace, *each, *functions;
     uint64_t seeds, first_seed; /* seeds 0: run once, the load's own --seed */
     int processor;
     bool library_only;
@@ -62,6 +63,8 @@ static struct options parse(char **arguments)
             options.json = value;
         else if (strcmp(name, "--each") == 0)
             options.each = value;
+        else if (strcmp(name, "--functions") == 0)
+            options.functions = value;
         else if (strcmp(name, "--max-trace") == 0)
             options.trace = value;
         else if (strcmp(name, "--seeds") == 0)
@@ -137,6 +140,7 @@ int main(int argument_count, char **arguments)
         .processor = options.processor,
         .library_only = options.library_only,
         .keep_trace = options.trace != NULL,
+        .functions = options.functions != NULL ? functions_new() : NULL,
     };
     char error[TRACER_ERROR_BYTES];
     if (run_load(&run, &counts, error) != 0) {
@@ -149,6 +153,12 @@ int main(int argument_count, char **arguments)
         print_json(&options, &counts);
     if (options.each != NULL)
         print_each(options.each, &counts);
+    if (options.functions != NULL) {
+        FILE *out = open_output(options.functions);
+        functions_print(run.functions, out);
+        if (out != stdout)
+            fclose(out);
+    }
     if (options.trace != NULL) {
         FILE *out = open_output(options.trace);
         worst_trace_print(&counts, out);

@@ -2,6 +2,7 @@
  *
  * Layer: lab/steps, uses run.h as stepcount does. Exit status 0 if all hold.
  */
+#include "functions.h"
 #include "run.h"
 #include "tracer.h"
 
@@ -46,6 +47,22 @@ static void expect_error(const char *behaviour, char *which, const char *message
     counts_free(&counts);
 }
 
+static void expect_functions(const char *behaviour, char *which, const char *expected)
+{
+    struct counts counts = {0};
+    char error[TRACER_ERROR_BYTES] = "", found[1024] = "";
+    struct functions *functions = functions_new();
+    struct run run = {.command = (char *[]){"known", "--calls", "1", "--case", which, NULL},
+                      .processor = run_default_processor(),
+                      .functions = functions};
+    int result = run_load(&run, &counts, error);
+    FILE *file = fmemopen(found, sizeof found, "w");
+    functions_print(functions, file);
+    fclose(file);
+    check(result == 0 && strcmp(found, expected) == 0, behaviour, result == 0 ? found : error);
+    counts_free(&counts);
+}
+
 static void same_seed_counts_the_same(const char *behaviour, char *const *command)
 {
     struct counts first = {0}, second = {0};
@@ -84,6 +101,13 @@ int main(void)
     expect_count("recursion counts to the outermost return", "5", 10, 45);
     expect_count("signal handlers run and are not counted", "6", 10, 20002);
     expect_count("threads at once are counted apart", "7", 80, 22);
+
+    expect_functions("a called function is counted by itself and in its caller", "2",
+                     "function,instructions\nknown_1,1\nknown_3_call,3\n");
+    expect_functions("recursion counts each call", "5",
+                     "function,instructions\nknown_recursive,3\nknown_recursive,9\nknown_recursive,15\n"
+                     "known_recursive,21\nknown_recursive,27\nknown_recursive,33\nknown_recursive,39\n"
+                     "known_recursive,45\n");
 
     struct counts counts = {0};
     char error[TRACER_ERROR_BYTES];

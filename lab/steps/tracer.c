@@ -35,7 +35,9 @@ struct thread {
     struct arch_marked_call operation;
     uint64_t held_signals; /* bit n - 1: signal n arrived during the operation, to be delivered after it */
     uint64_t *trace; /* addresses of the counted instructions, if asked for */
-    size_t trace_capacity;
+    uint64_t *stacks; /* the stack pointer before each, if functions are asked for */
+    uint64_t stack_pointer; /* before the next instruction; the same */
+    size_t trace_capacity, stacks_capacity;
 };
 
 struct tracer {
@@ -46,6 +48,7 @@ struct tracer {
     bool ended; /* and reaped: its id may be anybody's */
     bool preload_seen; /* the library is mapped in the load, */
     uint64_t library, library_end; /* from here to there */
+    struct symbols *symbols; /* of the load, once an operation's functions are wanted */
     struct thread threads[MAX_THREADS];
     size_t thread_count;
     uint32_t instructions_limit;
@@ -88,6 +91,7 @@ static struct thread *add_thread(struct tracer *tracer, pid_t id)
 static void remove_thread(struct tracer *tracer, struct thread *thread)
 {
     free(thread->trace);
+    free(thread->stacks);
     *thread = tracer->threads[--tracer->thread_count];
 }
 
@@ -135,17 +139,28 @@ static char *read_maps(pid_t load)
     return text;
 }
 
-static void keep_instruction(struct thread *thread)
+/* values[index] = value; the list grows. Out of memory: the list ends here. */
+static void keep(uint64_t **values, size_t *capacity, size_t index, uint64_t value)
 {
-    if (thread->instructions >= thread->trace_capacity) {
-        size_t capacity = thread->trace_capacity ? 2 * thread->trace_capacity : 4096;
-        uint64_t *grown = realloc(thread->trace, capacity * sizeof *grown);
+    if (index >= *capacity) {
+        size_t more = *capacity ? 2 * *capacity : 4096;
+        uint64_t *grown = realloc(*values, more * sizeof *grown);
         if (grown == NULL)
             return;
-        thread->trace = grown;
-        thread->trace_capacity = capacity;
+        *values = grown;
+        *capacity = more;
     }
-    thread->trace[thread->instructions] = thread->program_counter;
+    (*values)[index] = value;
+}
+
+/* The instruction that has been run. */
+static void keep_instruction(const struct tracer *tracer, struct thread *thread)
+{
+    bool functions = tracer->request->functions != NULL;
+    if (tracer->request->keep_trace || functions)
+        keep(&thread->trace, &thread->trace_capacity, thread->instructions, thread->program_counter);
+    if (functions)
+        keep(&thread->stacks, &thread->stacks_capacity, thread->instructions, thread->stack_pointer);
 }
 
 /* The dynamic linker only warns when it cannot preload a library, and the count would be libc's. */
@@ -177,11 +192,23 @@ static void begin_operation(struct thread *thread, const struct arch_marked_call
     thread->instructions = 0;
 }
 
+static void add_functions(struct tracer *tracer, const struct thread *thread)
+{
+    if (tracer->symbols == NULL) {
+        char *maps = read_maps(tracer->load);
+        tracer->symbols = symbols_open(maps);
+        free(maps);
+    }
+    functions_add(tracer->request->functions, tracer->symbols, thread->trace, thread->stacks, thread->instructions);
+}
+
 static void end_operation(struct tracer *tracer, struct thread *thread)
 {
     const struct arch_marked_call *operation = &thread->operation;
     enum marked_kind kind = (enum marked_kind)operation->kind;
     thread->stepping = false;
+    if (tracer->request->functions != NULL)
+        add_functions(tracer, thread);
     if (counts_add(tracer->counts, kind, thread->instructions, operation->size)) {
         struct worst_operation *worst = &tracer->counts->of[kind].worst;
         read_note(tracer->load, operation->note, worst->note);
@@ -205,16 +232,18 @@ static int after_step(struct tracer *tracer, struct thread *thread)
     if (!thread->called) {
         thread->called = true;
         thread->program_counter = now;
+        thread->stack_pointer = arch_stack_pointer(thread->id);
         return 0;
     }
     if (now == thread->program_counter && arch_steps_in_parts(thread->id, now))
         return 0; /* the next iteration of the same instruction */
     uint64_t at = thread->program_counter;
     if (!tracer->request->library_only || (at >= tracer->library && at < tracer->library_end)) {
-        if (tracer->request->keep_trace)
-            keep_instruction(thread);
+        keep_instruction(tracer, thread);
         thread->instructions++;
     }
+    if (tracer->request->functions != NULL)
+        thread->stack_pointer = arch_stack_pointer(thread->id);
     thread->program_counter = now;
     if (now == thread->operation.return_address && arch_stack_pointer(thread->id) == thread->operation.stack_pointer) {
         end_operation(tracer, thread);
@@ -378,5 +407,7 @@ int tracer_run(const struct tracer_request *request, struct counts *counts, char
     }
     while (tracer.thread_count > 0)
         remove_thread(&tracer, &tracer.threads[0]);
+    if (tracer.symbols != NULL)
+        symbols_close(tracer.symbols);
     return result;
 }

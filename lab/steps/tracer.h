@@ -7,6 +7,7 @@
 #define RTSTEPS_TRACER_H
 
 #include "counts.h"
+#include "functions.h"
 
 #include <stdbool.h>
 
@@ -18,6 +19,7 @@ struct tracer_request {
     int processor;               /* tracer and load both run on this one: a switch costs a quarter */
     bool library_only;           /* leave out what the library calls in others: memset, memcpy */
     bool keep_trace;             /* fill worst.trace and worst.maps */
+    struct functions *functions; /* add each operation's functions; NULL: not wanted */
     uint32_t instructions_limit; /* an operation that takes more is an error; 0 for the default */
 };
 
