@@ -24,15 +24,11 @@ static void update_direct(struct heap *heap, unsigned class) {
   if (!first) first = &rtmi_empty_page;
   heap->available[class] = first;
   if (rtmi_switches.direct == DIRECT_POINTER) return;
-  size_t bytes = class_bytes(class);
-  if (bytes > DIRECT_MOST) return;
-  // Requests of more words than the class below has; that one may be of a size that is not used.
-  size_t entry = bytes / 8;
-  while (heap->direct[entry] != first) {
-    heap->direct[entry] = first;
-    if (entry == 0 || class_of((entry - 1) * 8) != class) break;
-    entry--;
-  }
+  size_t last = class_bytes(class) / 8;
+  if (last > DIRECT_MOST / 8) return;
+  // From one word more than the class below has; of those up to 64 bytes every second is not used.
+  size_t below = class == 0 ? 0 : class_bytes(class > 1 && class < 8 ? class - 2 : class - 1) / 8 + 1;
+  for (size_t entry = below; entry <= last; entry++) heap->direct[entry] = first;
 }
 
 static void queue_add(struct queue *queue, struct page *page) {
