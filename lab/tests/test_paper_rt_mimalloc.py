@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
-from rtlab.papers.rt_mimalloc import beside_published, benchmark_cells, page_table, published
+from rtlab.papers.rt_mimalloc import benchmark_cells, beside_published, page_table, published
 from rtlab.places import find_places
 
 

@@ -1,7 +1,7 @@
 """`rtlab paper rt-mimalloc`: the tables of RT-Mimalloc (Giannessi, Biondi, Biasci 2023) made again.
 
-IV and VI (instructions of each function on the synthetic load) are exact. I, II, VII to X (time and memory of benchmarks) are
-ratios to mimalloc 1.7 within one run, here as in the paper. Rows of rtmalloc stand beside the published ones.
+IV and VI (instructions of each function on the synthetic load) are exact. I, II, VII to X (time and memory of
+benchmarks) are ratios to mimalloc 1.7 within one run, here as in the paper. Rows of rtmalloc stand beside them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from rtlab.environment import describe
 from rtlab.measuring import Run, measure
 from rtlab.mistakes import Mistake, choose
 from rtlab.native import Native, ensure_native
-from rtlab.page import Cell, PageTable, write_page
-from rtlab.papers.report import number
+from rtlab.page import Cell, PageTable, number, write_page
 from rtlab.places import Places
 
 NAME = "rt-mimalloc"
@@ -59,7 +58,7 @@ SYNTHETIC = ("--mallocs", "18003", "--hold", "128")
 
 @dataclass(frozen=True)
 class Variant:
-    """An allocator in one setting. `record`: the environment that writes the profile named by {}, `use` that loads it."""
+    """An allocator in one setting. `record`: the environment that writes the profile {}, `use` that loads it."""
 
     name: str
     allocator: Allocator
@@ -153,7 +152,13 @@ def recorded(native: Native, entry: Entry, variant: Variant, profile: Path, limi
 
 
 def runs_of(
-    native: Native, entry: Entry, chosen: list[Variant], rounds: int, folder: Path, limit_s: int, step: Callable[[str], None]
+    native: Native,
+    entry: Entry,
+    chosen: list[Variant],
+    rounds: int,
+    folder: Path,
+    limit_s: int,
+    step: Callable[[str], None],
 ) -> Iterator[tuple[Variant, Run | str]]:
     """Interleaved: each round runs every variant once."""
     failed: dict[str, str] = {}
@@ -271,7 +276,9 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
     chosen = [variant for variant in there if variant.name in choose("allocator", plan.allocators, names, names)]
     loads = choose("load", plan.loads, (*REAL_WORLD, *STRESS), (*REAL_WORLD, *STRESS)) if plan.benchmarks else []
     if loads and REFERENCE not in [variant.name for variant in chosen]:
-        raise Mistake(f"Time and memory are ratios to {REFERENCE}, which is not among the allocators; --no-cycles leaves them out.")
+        raise Mistake(
+            f"Time and memory are ratios to {REFERENCE}, which is not among the allocators; --no-cycles: without."
+        )
     out = (plan.out or places.build / "paper-tables" / NAME).resolve()
     out.mkdir(parents=True, exist_ok=True)
     scale, rounds, limit_s = (1.0, plan.rounds or 7, 600) if plan.full else (0.1, plan.rounds or 1, 120)
@@ -304,7 +311,9 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
         frames.append(benchmark_cells(pd.DataFrame(runs)))
         pd.DataFrame(runs).to_csv(out / "runs.csv", index=False)
     if not frames:
-        raise Mistake("Nothing was measured: " + ("; ".join(failures) or "neither instructions nor benchmarks are wanted."))
+        raise Mistake(
+            "Nothing was measured: " + ("; ".join(failures) or "neither instructions nor benchmarks are wanted.")
+        )
     compared = beside_published(pd.concat(frames, ignore_index=True))
     compared.to_csv(out / "cells.csv", index=False, float_format="%.4f")
     tables = [page_table(compared, table) for table in TITLES if table in set(compared["table"])]
@@ -312,7 +321,9 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
         console.print(terminal_table(table))
     for failure in dict.fromkeys(failures):
         console.print(f"[yellow]X {failure}")
-    environment = describe([variant.allocator for variant in chosen], {"plan": str(plan), "scale": scale, "rounds": rounds})
+    environment = describe(
+        [variant.allocator for variant in chosen], {"plan": str(plan), "scale": scale, "rounds": rounds}
+    )
     summary = "Exact counts of instructions; time and memory as ratios to mimalloc 1.7 in the same run."
     (out / "environment.json").write_text(json.dumps(environment, indent=2, default=str) + "\n")
     page = write_page(
@@ -322,7 +333,8 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
         data="cells.csv",
         tables=tables,
         figures={},
-        failures=failures,
+        failures=list(dict.fromkeys(failures)),
+        failures_title="Did not run",
         environment=environment,
     )
     console.print(f"Page, with every cell: {page}", soft_wrap=True)
