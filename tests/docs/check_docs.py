@@ -184,7 +184,8 @@ def check_rtlab(words: list[str]) -> Iterator[str]:
     if f"def {words[1]}(" not in source:
         yield f"rtlab has no command {words[1]}"
     for word in words[2:]:
-        if word.startswith("--") and word != "--help" and f"    {word[2:].replace('-', '_')}: Annotated" not in source:
+        name = word[2:].removeprefix("no-").replace("-", "_")  # --no-x switches --x off
+        if word.startswith("--") and word != "--help" and f"    {name}: Annotated" not in source:
             yield f"rtlab {words[1]} has no option {word}"
 
 
