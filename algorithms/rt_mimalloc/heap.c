@@ -25,7 +25,7 @@ __thread struct heap *rtmi_heap __attribute__((tls_model("initial-exec"))) = &rt
 static _Atomic(struct heap *) all_heaps;
 static _Atomic(struct segment *) abandoned;
 static pthread_key_t exit_key;
-static const char *save_path;
+static char save_path[4096];  // a copy: programs that set their title write over the environment
 
 struct heap *rtmi_heap_first(void) {
   return atomic_load_explicit(&all_heaps, memory_order_acquire);
@@ -43,7 +43,8 @@ static void start_process(void) {
   if (rtmi_switches.direct == DIRECT_POINTER)
     for (int i = 0; i < DIRECT_ENTRIES_COUNT; i++) rtmi_empty_heap.direct[i] = &rtmi_empty_pointer;
   pthread_key_create(&exit_key, leave_heap);
-  save_path = getenv("RT_MIMALLOC_SAVE");
+  const char *save = getenv("RT_MIMALLOC_SAVE");
+  if (save) strncat(save_path, save, sizeof save_path - 1);
   const char *load_path = getenv("RT_MIMALLOC_LOAD");
   if (load_path && !rtmi_load_profile(load_path)) _exit(2);
 }
@@ -52,7 +53,7 @@ static void start_process(void) {
 __attribute__((constructor)) void rtmi_prepare_thread(void) { rtmi_heap_of_thread(); }
 
 __attribute__((destructor)) static void end_process(void) {
-  if (save_path) rtmi_save_profile(save_path);
+  if (*save_path) rtmi_save_profile(save_path);
 }
 
 // ---- heaps ----
