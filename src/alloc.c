@@ -38,7 +38,8 @@ static bool try_again(size_t size) { return !mode_is_sealed() && !rtm_heap->is_o
 static size_t usable(const struct span *span) {
   if (span->kind == SPAN_HUGE) return huge_size(span);
   if (span->kind == SPAN_STORE) return span->store_size;
-  return span->kind == SPAN_MEDIUM ? (size_t)span->length << GRANULE_SHIFT : rtm_shape[span->kind].block_size;
+  return span->kind == SPAN_MEDIUM ? (size_t)(span->length - span_guard()) << GRANULE_SHIFT
+                                   : rtm_shape[span->kind].block_size;
 }
 
 // ---- malloc ----
@@ -79,7 +80,8 @@ static void heartbeat(void) {
 
 // Bytes of the block that a request gets.
 static size_t bytes_for(size_t size) {
-  return size <= BLOCK_MAX ? rtm_shape[size_class(size)].block_size : bits_round_up(size, GRANULE_SIZE);
+  bool alone = SECURE_VARIANT && rtm_secure.features & SECURE_ALONE;
+  return size <= BLOCK_MAX && !alone ? rtm_shape[size_class(size)].block_size : bits_round_up(size, GRANULE_SIZE);
 }
 
 // False: over a limit.
@@ -232,14 +234,25 @@ void *alloc_large(size_t size) {
   return medium_malloc_or(heap, size);
 }
 
+// The contents were zero when the block came free. A line of it is looked at: the program will touch it anyway.
+static void check_zero(const void *block) {
+  const uint64_t *line = block;
+  uint64_t any = line[0] | line[1] | line[2] | line[3] | line[4] | line[5] | line[6] | line[7];
+  if (RTM_UNLIKELY(any)) message_misuse(block, "write after free", "the block was zero, and changed while it was free");
+}
+
 void *alloc_zeroed(size_t count, size_t size) {
   size_t bytes;
   if (RTM_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) return out_of_memory();
-  if (bytes > BLOCK_MAX) {
+  if (secure_pad(bytes) > BLOCK_MAX) {
     bool zero;
-    void *block = prepared_or_large(bytes, 1, &zero);
-    if (block && !zero) memset(block, 0, bytes);
-    return block;
+    void *block = prepared_or_large(secure_pad(bytes), 1, &zero);
+    if (SECURE_VARIANT && bytes <= MEDIUM_MAX) zero = false;
+    if (block && !zero)
+      memset(block, 0, bytes);
+    else if (block)
+      check_zero(block);
+    return secure_dress(block, bytes);
   }
   void *block = alloc_fast(bytes);
   if (RTM_LIKELY(block != NULL)) memset(block, 0, bytes);
@@ -252,11 +265,13 @@ void *alloc_aligned(size_t alignment, size_t size) {
   if (alignment <= BLOCK_ALIGNMENT) return alloc_fast(size);
   if (size > PTRDIFF_MAX) return out_of_memory();
   if (alignment <= GRANULE_SIZE && size <= BLOCK_MAX) {
-    size_t rounded = bits_round_up(size ? size : 1, alignment);
-    return alloc_fast(rounded);
+    size_t padded = secure_pad(size);
+    size_t rounded = bits_round_up(padded ? padded : 1, alignment);
+    return secure_dress(alloc_plain(rounded), size);
   }
   bool zero;
-  return prepared_or_large(size ? size : 1, alignment < GRANULE_SIZE ? 1 : alignment, &zero);
+  size_t padded = secure_pad(size ? size : 1);
+  return secure_dress(prepared_or_large(padded, alignment < GRANULE_SIZE ? 1 : alignment, &zero), size);
 }
 
 // ---- free ----
@@ -329,12 +344,74 @@ static struct span *span_or_abort(const void *block, const char *what) {
   return span;
 }
 
+// What the program may use; aborts if no block starts there.
+static size_t look_at(const void *block, struct span *span, const char *what) {
+  if (SECURE_VARIANT) return secure_check(block, span, what);
+  bool inside = span->kind == SPAN_MEDIUM || span->kind == SPAN_HUGE ? block != span->start : false;
+  if (span_is_page(span)) {
+    uint64_t offset = (uint64_t)((const char *)block - span->start), size = rtm_shape[span->kind].block_size;
+    inside = (offset * span->reciprocal >> 32) * size != offset;
+    if (block == RTM_READ_RELAXED(span->free)) message_misuse(block, what, "it was the last block to be freed");
+  }
+  if (RTM_UNLIKELY(inside)) message_misuse(block, what, "the pointer lies inside a block");
+  return usable(span);
+}
+
+size_t alloc_block_size(const void *block) { return usable(span_of(window_granule(block))); }
+
 size_t alloc_usable_size(const void *block) {
   if (!block) return 0;
+  static const char what[] = "invalid usable size";
   bool outside = window_granule(block) >= RTM_READ_RELAXED(rtm_window_granules);
   struct area *area = outside ? area_of(block) : NULL;
-  return RTM_UNLIKELY(area != NULL) ? area_usable_size(area, block)
-                                    : usable(span_or_abort(block, "invalid usable size"));
+  return RTM_UNLIKELY(area != NULL) ? area_usable_size(area, block) : look_at(block, span_or_abort(block, what), what);
+}
+
+// ---- what the program says of a block that it frees ----
+
+// Whether a request of `size` bytes (padded, rounded) may have got this block.
+static bool fits(const struct span *span, size_t size, bool resized) {
+  size_t most = usable(span);
+  if (size > most) return false;
+  if (resized || span->kind == SPAN_HUGE) return resized || size > BLOCK_MAX;
+  if (span->kind == SPAN_MEDIUM) return size > BLOCK_MAX || (SECURE_VARIANT && rtm_secure.features & SECURE_ALONE);
+  if (size <= BLOCK_MAX) return rtm_shape[size_class(size)].block_size == most;
+  return span->kind == SPAN_STORE && most > BLOCK_MAX;
+}
+
+static RTM_COLD _Noreturn void wrong_size(const void *block) {
+  message_misuse(block, "invalid free", "the block was not allocated with this size or alignment");
+}
+
+void free_check_size(void *block, struct span *span, size_t size, bool resized) {
+  span_or_abort(block, "invalid free");
+  if (SECURE_VARIANT && (rtm_secure.features & SECURE_CANARIES)) {
+    if (secure_check(block, span, "invalid free") != size) wrong_size(block);
+  } else if (!fits(span, secure_pad(size), resized)) {
+    wrong_size(block);
+  }
+}
+
+// Blocks with an alignment up to a granule lie in a class whose size is a multiple of it (alloc_aligned).
+static void check_alignment(void *block, const struct span *span, size_t alignment) {
+  if ((uintptr_t)block & (alignment - 1)) wrong_size(block);
+  size_t least = alignment < GRANULE_SIZE ? alignment : GRANULE_SIZE;
+  if (span_is_page(span) && rtm_shape[span->kind].block_size & (least - 1)) wrong_size(block);
+}
+
+void free_check_alignment(void *block, size_t alignment, size_t size) {
+  if (window_granule(block) >= RTM_READ_RELAXED(rtm_window_granules)) return;  // NULL, or free_outside says what it is
+  struct span *span = span_or_abort(block, "invalid free");
+  check_alignment(block, span, alignment);
+  if (size == SIZE_MAX) return;
+  if (SECURE_VARIANT && (rtm_secure.features & SECURE_CANARIES)) {
+    free_check_size(block, span, size, false);
+  } else if (size <= BLOCK_MAX && alignment <= GRANULE_SIZE && alignment > BLOCK_ALIGNMENT) {
+    size_t padded = secure_pad(size);
+    if (!fits(span, bits_round_up(padded ? padded : 1, alignment), false)) wrong_size(block);
+  } else if (secure_pad(size) > usable(span)) {
+    wrong_size(block);
+  }
 }
 
 // In place, or NULL. `size` is not zero.
@@ -383,12 +460,14 @@ void *alloc_again(void *block, size_t size) {
   if (size > PTRDIFF_MAX) return out_of_memory();
   if (RTM_UNLIKELY(window_granule(block) >= RTM_READ_RELAXED(rtm_window_granules))) return again_outside(block, size);
   struct span *span = span_or_abort(block, "invalid realloc");
-  size_t had = usable(span);
+  size_t had = look_at(block, span, "invalid realloc");
   unsigned kind = span->kind;
-  void *again = RTM_UNLIKELY(is_limited(span)) ? resize_limited(block, span, size) : resize_in_place(block, span, size);
+  size_t whole = usable(span), padded = secure_pad(size);
+  void *again =
+      RTM_UNLIKELY(is_limited(span)) ? resize_limited(block, span, padded) : resize_in_place(block, span, padded);
   if (again) {
-    if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, had);
-    return counted(again, size);
+    if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, whole);
+    return counted(secure_dress(again, size), size);
   }
   again = alloc_fast(size);
   if (RTM_UNLIKELY(!again)) return size <= had ? block : NULL;

@@ -6,6 +6,7 @@
 #define RTM_ALLOC_H
 
 #include "page.h"
+#include "secure/secure.h"
 
 // The rest of each path; see alloc.c.
 void *alloc_slow(size_t size, struct span *page);
@@ -14,7 +15,10 @@ void free_slow(void *block, struct span *span);
 void free_outside(void *block);
 _Noreturn void free_twice(void *block);
 
-RTM_INLINE void *alloc_fast(size_t size) {
+#ifdef RTM_SECURE
+#include "secure/fast.h"
+#else
+RTM_INLINE void *alloc_plain(size_t size) {
   if (RTM_UNLIKELY(size > BLOCK_MAX)) return alloc_large(size);
   unsigned class = size_class(size);
   struct span *page = rtm_fast_heap->page[class];
@@ -49,11 +53,32 @@ RTM_INLINE void free_fast(void *block) {
   page->free = block;
   if (RTM_UNLIKELY(--page->used == 0)) page_emptied((struct heap *)owner, page);
 }
+#endif
+
+RTM_INLINE void *alloc_fast(size_t size) { return secure_dress(alloc_plain(secure_pad(size)), size); }
+
+// The block was allocated with `size` bytes, and the size's class is not its page's: aborts if that cannot be so.
+// `resized`: perhaps by realloc, which may leave it in a larger block.
+void free_check_size(void *block, struct span *span, size_t size, bool resized);
+// The same, with an alignment: does not return if no such block starts there.
+void free_check_alignment(void *block, size_t alignment, size_t size);
+
+// A free that says what size was asked for. 6 instructions more than free.
+RTM_INLINE void free_of_size(void *block, size_t size) {
+  size_t granule = window_granule(block);
+  if (RTM_LIKELY(granule < RTM_READ_RELAXED(rtm_window_granules))) {
+    struct span *span = span_of(granule);
+    if (SECURE_VARIANT || RTM_UNLIKELY(size > BLOCK_MAX) || RTM_UNLIKELY(size_class(size) != span->kind))
+      free_check_size(block, span, size, false);
+  }
+  free_fast(block);
+}
 
 void *alloc_zeroed(size_t count, size_t size);
 void *alloc_again(void *block, size_t size);
 void *alloc_aligned(size_t alignment, size_t size);  // alignment: a power of two
 size_t alloc_usable_size(const void *block);
+size_t alloc_block_size(const void *block);  // of a block in use, what the secure variant keeps for itself included
 void alloc_trim(void);
 
 #endif

@@ -1,6 +1,7 @@
 // See arena.h. Not on any bounded path but arena_take_segment and arena_give_segment, which have no loop of their own.
 #include "arena.h"
 #include "os/purge.h"
+#include "secure/secure.h"
 
 #include <string.h>
 
@@ -23,11 +24,14 @@ enum {
 };
 
 #define SPANS_SIZE ((size_t)SEGMENT_GRANULES * SPAN_SIZE)
+#define USED_SIZE ((size_t)SEGMENT_USED << GRANULE_SHIFT)
 #define TABLE_SIZE ((size_t)SEGMENT_GRANULES * sizeof(uint32_t))
 _Static_assert(TABLE_SIZE == GRANULE_SIZE, "a segment's part of the table is one page of the system");
 
 static uintptr_t segment_address(uint32_t segment) { return rtm_window_base + ((uintptr_t)segment << SEGMENT_SHIFT); }
-static uint32_t run_segments(uint32_t granules) { return segment_of_granule(granules + SEGMENT_GRANULES - 1); }
+static uint32_t run_segments(uint32_t granules) {
+  return segment_of_granule(granules + SEGMENT_GUARD + SEGMENT_GRANULES - 1);
+}
 static uint32_t run_first(const struct span *run) { return segment_of_granule(span_granule(run)); }
 
 // ---- memory from the system ----
@@ -58,7 +62,7 @@ static bool map_at(uintptr_t address, size_t bytes, bool *taken) {
 
 static void *map_anywhere(size_t bytes) {
   if (!charge(bytes)) return NULL;
-  void *got = os_map(bytes);
+  void *got = SECURE_VARIANT ? secure_map_guarded(bytes) : os_map(bytes);
   if (!got) discharge(bytes);
   return got;
 }
@@ -79,6 +83,15 @@ static bool map_segment(uint32_t segment, uint32_t granules, bool *taken) {
   return true;
 }
 
+// Unmaps what the segment has beyond `granules`.
+static void cut_segment(uint32_t segment, uint32_t granules) {
+  struct segment *s = segment_at(segment);
+  if (s->mapped <= granules) return;
+  unmap(segment_address(segment) + ((uintptr_t)granules << GRANULE_SHIFT), (size_t)(s->mapped - granules)
+                                                                               << GRANULE_SHIFT);
+  s->mapped = (uint16_t)granules;
+}
+
 // The descriptors' contents go back with the segment, but for the first page of them, which has the segment's record.
 static void unmap_segment(uint32_t segment) {
   enum { KEPT = GRANULE_SIZE / SPAN_SIZE };
@@ -94,14 +107,15 @@ static void unmap_segment(uint32_t segment) {
 void arena_see_locked(void) {
   uint32_t segment = rtm_arena.unchecked;
   rtm_arena.unchecked = 0;
-  if (!rtm_arena.locked && os_resident(segment_address(segment + 1) - GRANULE_SIZE)) rtm_arena.locked = true;
+  uintptr_t last = segment_address(segment) + ((uintptr_t)(SEGMENT_USED - 1) << GRANULE_SHIFT);
+  if (!rtm_arena.locked && os_resident(last)) rtm_arena.locked = true;
 }
 
 static RTM_NOINLINE bool map_in_steps(uint32_t segment, uint32_t granules, bool *taken) {
   uint32_t want = 2u * segment_at(segment)->mapped;
   if (want < granules) want = granules;
   if (want < FIRST_STEP) want = FIRST_STEP;
-  if (want > SEGMENT_GRANULES || !rtm_arena.locked) want = SEGMENT_GRANULES;
+  if (want > SEGMENT_USED || !rtm_arena.locked) want = SEGMENT_USED;
   if (map_segment(segment, want, taken) || map_segment(segment, granules, taken)) return true;
   if (*taken) return false;
   arena_trim();
@@ -111,12 +125,12 @@ static RTM_NOINLINE bool map_in_steps(uint32_t segment, uint32_t granules, bool 
 // A segment of which nothing is mapped.
 RTM_INLINE bool map_whole(uint32_t segment, bool *taken) {
   *taken = false;
-  if (RTM_UNLIKELY(rtm_arena.locked) || RTM_UNLIKELY(!charge(SEGMENT_SIZE))) return false;
-  if (RTM_UNLIKELY(!os_map_at(segment_address(segment), SEGMENT_SIZE, taken))) {
-    discharge(SEGMENT_SIZE);
+  if (RTM_UNLIKELY(rtm_arena.locked) || RTM_UNLIKELY(!charge(USED_SIZE))) return false;
+  if (RTM_UNLIKELY(!os_map_at(segment_address(segment), USED_SIZE, taken))) {
+    discharge(USED_SIZE);
     return false;
   }
-  segment_at(segment)->mapped = SEGMENT_GRANULES;
+  segment_at(segment)->mapped = SEGMENT_USED;
   atomic_store_explicit(&rtm_arena.unchecked, segment, memory_order_relaxed);
   return true;
 }
@@ -176,6 +190,7 @@ bool arena_init(enum purge purge, size_t limit) {
     uint32_t segments = 1u << shifts[i];
     uintptr_t size = segments * (SEGMENT_SIZE + SPANS_SIZE + TABLE_SIZE), reach = 2 * size;
     uintptr_t here = (uintptr_t)hint & ~(SEGMENT_SIZE - 1);
+    if (SECURE_VARIANT) reach += secure_shift(size / 2);
     if (here > reach + size && try_window(here - reach, segments)) return true;
     if (here < UINTPTR_MAX / 2 - reach && try_window(here + reach, segments)) return true;
   }
@@ -406,6 +421,7 @@ RTM_INLINE uint32_t take_segment(void) {
     s->state = SEGMENT_OUT;
     s->first_unused = FIRST_SPAN_SLOT;
     s->unused = NULL;
+    if (SECURE_VARIANT) cut_segment(segment, SEGMENT_USED);
     s->retained = s->mapped;
   }
   os_lock_release(&a->lock);
@@ -479,11 +495,13 @@ static bool map_run(struct span *run, uint32_t granules, bool *taken) {
     uint32_t from = i;
     while (i < run->length && !segment_at(first + i)->mapped) i++;
     uint32_t bare = granules - from * SEGMENT_GRANULES;
+    if (SECURE_VARIANT && !bare) break;  // a segment for the guard only
     if (bare > (i - from) * SEGMENT_GRANULES) bare = (i - from) * SEGMENT_GRANULES;
     if (!map_at(segment_address(first + from), (size_t)bare << GRANULE_SHIFT, taken)) return false;
     for (uint32_t j = from; j < i; j++, bare -= SEGMENT_GRANULES)
       segment_at(first + j)->mapped = (uint16_t)(bare < SEGMENT_GRANULES ? bare : SEGMENT_GRANULES);
   }
+  if (SECURE_VARIANT) cut_segment(first + granules / SEGMENT_GRANULES, granules % SEGMENT_GRANULES);
   return true;
 }
 
@@ -526,6 +544,10 @@ static void give_segments(uint32_t first, uint32_t segments) {
   run_release(first, segments);
   while (arena_must_shrink()) release_oldest();
   os_lock_release(&a->lock);
+}
+
+void arena_unmap_run(struct span *run) {
+  for (uint32_t i = 0, first = run_first(run); i < run->length; i++) unmap_segment(first + i);
 }
 
 void arena_give_run(struct span *run) {

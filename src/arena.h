@@ -82,6 +82,8 @@ struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero);
 // changed, where that is impossible. The old run is free afterwards.
 struct span *arena_move_run(struct span *run, uint32_t granules);
 void arena_give_run(struct span *run);
+// Unmaps all of the run, which stays in use: whoever touches it faults.
+void arena_unmap_run(struct span *run);
 // Makes the run longer or shorter in place. False (and unchanged) if its neighbour is not free.
 bool arena_resize_run(struct span *run, uint32_t granules);
 

@@ -33,7 +33,7 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   const struct class_shape *shape = &rtm_shape[page->kind];
   uint32_t blocks = page_blocks(page), listed = 0;
   REQUIRE(page->reciprocal == shape->reciprocal, "a page has its class's reciprocal");
-  REQUIRE(page->length <= shape->granules_most || page->length <= 3,  // 3: a segment without descriptors (segment.c)
+  REQUIRE(page->length - span_guard() <= shape->granules_most || page->length <= 3,  // 3: a segment without descriptors (segment.c)
           "a page is no longer than its class allows");
   REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT,
           "a page's blocks fit in its span");
@@ -77,7 +77,7 @@ struct census {
 };
 
 static const char *check_segment(const struct heap *heap, uint32_t segment, struct census *census) {
-  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_GRANULES;
+  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_USED;
   bool free_before = false;
   census->segments++;
   while (at < end) {

@@ -8,6 +8,7 @@
 #include "process.h"
 #include "record.h"
 #include "remote.h"
+#include "secure/secure.h"
 #include "segment.h"
 
 static struct hint_word no_hint;
@@ -54,6 +55,7 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   else
     segment_take_spare(heap);
   if (!hint_init(&heap->hints)) return NULL;
+  if (SECURE_VARIANT && !secure_heap_made(heap)) return NULL;
   __atomic_store_n(&heap->state, heap_state, __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
   if (index == HEAP_NEXT_INDEX) heap->index = count_of(routine);
@@ -88,6 +90,7 @@ static struct heap *adopt(uintptr_t routine) {
 
 // A general heap becomes an orphan.
 static RTM_NOINLINE void leave_general(struct heap *heap) {
+  if (SECURE_VARIANT) secure_flush(heap);
   if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(false);
   heap_orphan(heap);
 }
@@ -172,6 +175,7 @@ void heap_collect(struct heap *heap) {
 }
 
 void heap_trim(struct heap *heap) {
+  if (SECURE_VARIANT) secure_flush(heap);
   // What was prepared stays.
   if (heap->stores) heap = heap->stores->general;
   if (!heap || mode_now() != MODE_GENERAL) return;

@@ -54,6 +54,7 @@ struct heap {
   bool limited;
   bool is_object;  // made by rtm_heap_new: no thread's own (heap_object.c)
   struct limits limits;
+  struct quarantine *quarantine;  // secure variant (secure/quarantine.c)
 };
 
 RTM_HIDDEN extern struct span rtm_no_page;  // has no block and never gets one

@@ -128,12 +128,19 @@ static void forget_descriptors(uint32_t segment) {
   memset(segment_slot(segment, FIRST_SPAN_SLOT), 0, (size_t)used << SPAN_SHIFT);
 }
 
+static bool wipe(void *block, size_t bytes, void *argument) { return (void)argument, memset(block, 0, bytes), true; }
+
 static void destroy_core(struct heap *core) {
   uint32_t known = walk_segments();
+  if (SECURE_VARIANT) {
+    secure_flush(core);
+    if (rtm_secure.features & SECURE_ZERO) walk_heap(core, wipe, NULL);
+  }
   for (uint32_t segment = 1; segment < known; segment++) {
     struct span *huge = walk_huge(core, segment);
     if (huge) free_fast(huge->start);
     if (!walk_owns(core, segment)) continue;
+    if (SECURE_VARIANT) secure_unguard_segment(segment);
     forget_descriptors(segment);
     arena_give_segment(segment, segment_at(segment));
   }
@@ -318,7 +325,7 @@ void rtm_heap_free(struct rtm_heap *object, void *block) {
   size_t granule = window_granule(block);
   if (RTM_LIKELY(granule < RTM_READ_RELAXED(rtm_window_granules))) {
     struct span *page = span_of(granule);
-    if (RTM_LIKELY(span_tag(page) == (uintptr_t)object->fast) && page->free != block && page->used > 1) {
+    if (!SECURE_VARIANT && RTM_LIKELY(span_tag(page) == (uintptr_t)object->fast) && page->free != block && page->used > 1) {
       *(void **)block = page->free;
       page->free = block;
       page->used--;
@@ -330,8 +337,20 @@ void rtm_heap_free(struct rtm_heap *object, void *block) {
 
 // ---- all blocks ----
 
+struct usable_visit {
+  rtm_visit_function *visit;
+  void *argument;
+};
+
+static bool visit_usable(void *block, size_t bytes, void *argument) {
+  const struct usable_visit *usable = argument;
+  return (void)bytes, usable->visit(block, alloc_usable_size(block), usable->argument);
+}
+
 bool rtm_heap_visit(struct rtm_heap *object, rtm_visit_function *visit, void *argument) {
   check_live(object);
+  if (SECURE_VARIANT && object->core)
+    return walk_heap(object->core, visit_usable, &(struct usable_visit){visit, argument});
   return object->area ? area_walk(object->area, visit, argument) : walk_heap(object->core, visit, argument);
 }
 

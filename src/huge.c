@@ -4,6 +4,7 @@
 
 #include "message.h"
 #include "record.h"
+#include "secure/secure.h"
 
 static bool too_large(size_t size) { return size > (size_t)rtm_arena.segments_most << SEGMENT_SHIFT; }
 static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
@@ -41,7 +42,10 @@ void huge_free(struct span *span, void *block) {
   rtm_window_table[span_granule(span)] = 0;
   disown(span);
   if (RTM_UNLIKELY(span->record != NULL)) record_large_gone(span->record, huge_size(span));
-  arena_give_run(span);
+  if (SECURE_VARIANT)
+    secure_give_run(span);
+  else
+    arena_give_run(span);
 }
 
 void *huge_resize(struct span *span, size_t size) {

@@ -6,9 +6,12 @@
 #include "page.h"
 #include "record.h"
 #include "remote.h"
+#include "secure/secure.h"
 #include "segment.h"
 
-static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
+static uint32_t granules_for(size_t size) {
+  return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT) + span_guard();
+}
 
 // Cuts what an aligned request got too much, at both ends.
 static struct span *align_span(struct heap *heap, struct span *span, uint32_t length, uint32_t alignment, bool zero) {
@@ -37,6 +40,7 @@ RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
   span->used = 1;
   span->reciprocal = 0;
   span->flags = zero ? MEDIUM_ZERO : 0;
+  if (SECURE_VARIANT) secure_guard(span);
   span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
   if (RTM_UNLIKELY(heap->record != NULL)) record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
   return span->start;
@@ -44,6 +48,7 @@ RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
 
 // Gives the span back and returns it as it is now, free and not yet in a set.
 RTM_INLINE struct span *release(struct heap *heap, struct span *span, unsigned *joined) {
+  if (SECURE_VARIANT) secure_unguard(span);
   hint_detach(span);
   if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)span->length << GRANULE_SHIFT);
   return segment_join(heap, span, span->length, joined);
@@ -121,7 +126,7 @@ void *medium_malloc_or(struct heap *heap, size_t size) {
 }
 
 void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
-  uint32_t length = granules_for(size), unit = granules_for(alignment);
+  uint32_t length = granules_for(size), unit = (uint32_t)(alignment >> GRANULE_SHIFT);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
   bool zero;
   struct span *span = segment_take(heap, prepare(heap, length + unit - 1), length + unit - 1, &zero);
@@ -165,6 +170,7 @@ bool medium_resize(struct heap *heap, struct span *span, size_t size) {
   if (size > MEDIUM_MAX) return false;
   uint32_t length = granules_for(size);
   size_t had = (size_t)span->length << GRANULE_SHIFT;
+  if (SECURE_VARIANT && !secure_may_resize()) return length == span->length;
   if (length > span->length && !segment_grow(heap, span, length)) return false;
   if (length < span->length) segment_shorten(heap, span, length, false);
   if (RTM_UNLIKELY(heap->record != NULL)) {
@@ -182,8 +188,12 @@ void local_free(struct heap *heap, struct span *span, void *block) {
   } else if (span_tag(span) & TAG_SLOW) {
     page_free_full(heap, span, block);
   } else {
-    *(void **)block = span->free;
-    span->free = block;
+    if (SECURE_VARIANT) {
+      secure_put(span, block);
+    } else {
+      *(void **)block = span->free;
+      span->free = block;
+    }
     if (--span->used == 0) page_emptied(heap, span);
   }
 }

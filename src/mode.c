@@ -241,10 +241,10 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   const char *wrong = make_stores(heap, thread, mode, permitted);
   if (wrong) return wrong;
   if (mode == MODE_SEG) {
-    for (uint64_t had = 0, granules = extent(thread); had < granules; had += SEGMENT_GRANULES) {
+    for (uint64_t had = 0, granules = extent(thread); had < granules; had += SEGMENT_USED) {
       struct span *segment = segment_extend(heap);
       if (!segment) return "the system does not give the memory that it needs";
-      pinned(segment->start, SEGMENT_SIZE, permitted);
+      pinned(segment->start, (size_t)SEGMENT_USED << GRANULE_SHIFT, permitted);
     }
   }
   pinned(heap, sizeof *heap, permitted);

@@ -11,6 +11,7 @@
 #include "mode.h"
 #include "process.h"
 #include "rtmalloc.h"
+#include "secure/secure.h"
 #include "segment.h"
 
 struct options rtm_options = {.limit = SIZE_MAX};
@@ -140,6 +141,11 @@ void options_read(void) {
     o->profile[0] = 0;
     o->seal = false;
   }
+  const char *secure = get("RTMALLOC_SECURE");
+  if (SECURE_VARIANT)
+    secure_start(secure, o->mode != 0);
+  else if (secure && *secure)
+    message_warn("RTMALLOC_SECURE", secure, "it is for librtmalloc-secure.so; the option is left out");
   // In the real-time modes a report tells of misses, not of each operation: the fast paths stay.
   o->count = o->verbose || (o->report[0] && !o->mode);
 }

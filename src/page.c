@@ -3,6 +3,7 @@
 
 #include "record.h"
 #include "remote.h"
+#include "secure/secure.h"
 #include "segment.h"
 
 // ---- the table ----
@@ -15,6 +16,7 @@ RTM_INLINE void set_table(const struct span *page) {
   uint32_t value = span_index(page);
   four values = {value, value, value, value};
   _Static_assert(PAGE_GRANULES_MAX == 16, "four stores of four reach from both ends");
+  if (SECURE_VARIANT) table[n - 1] = value, n -= span_guard();
   if (n < 4) {
     table[0] = value;
     table[n >> 1] = value;
@@ -66,6 +68,7 @@ RTM_INLINE void forget_private(struct span *page) {
 // An empty page, in no queue. Where there is too much free memory, what its span has become goes back with it.
 static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
   if (RTM_UNLIKELY(heap->record != NULL)) record_page_gone(heap->record, page);
+  if (SECURE_VARIANT) secure_unguard(page);
   hint_detach(page);
   heap->pages[page->kind]--;
   unsigned joined;
@@ -141,8 +144,12 @@ void page_emptied(struct heap *heap, struct span *page) {
 }
 
 void page_free_full(struct heap *heap, struct span *page, void *block) {
-  *(void **)block = NULL;
-  page->free = block;
+  if (SECURE_VARIANT) {
+    secure_put(page, block);
+  } else {
+    *(void **)block = NULL;
+    page->free = block;
+  }
   page->used--;
   span_set_tag(page, (uintptr_t)heap);
   enqueue(heap, page);
@@ -168,6 +175,7 @@ RTM_INLINE bool has_unlinked(const struct span *page) { return page->flags & (PA
 
 // A fresh block, and up to `batch` - 1 others that are linked; the page has a fresh block and no linked one.
 RTM_INLINE void *extend(struct span *page, unsigned batch) {
+  if (SECURE_VARIANT) return secure_extend(page);
   uint32_t left = page_blocks(page) - page->fresh, size = rtm_shape[page->kind].block_size;
   if (batch >= left) {
     batch = left;
@@ -210,6 +218,7 @@ RTM_INLINE void link_private(struct span *page, unsigned most) {
 
 // One of them.
 RTM_INLINE void *take_private(struct span *page) {
+  if (SECURE_VARIANT) return secure_take(page);
   unsigned w = 0;
   while (!page->private[w]) w++;
   uint64_t bits = page->private[w];
@@ -225,7 +234,8 @@ RTM_INLINE bool collect_word(struct span *page, unsigned w) {
   // Sequentially consistent: comes after the hint was cleared, or a free between the two would be missed.
   if (!atomic_load_explicit(&page->remote[w], memory_order_seq_cst)) return false;
   // Acquire: what the freeing thread did with the block comes before its next use.
-  uint64_t bits = atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
+  uint64_t bits =
+      SECURE_VARIANT ? secure_collect(page, w) : atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
   page->private[w] |= bits;
   page->used -= bits_count(bits);
   page->flags |= PAGE_COLLECTED;
@@ -292,7 +302,7 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   uint32_t length = (uint32_t)shape->granules_first << (doublings < DOUBLINGS_MOST ? doublings : DOUBLINGS_MOST);
   if (length > shape->granules_most) length = shape->granules_most;
   bool zero;
-  struct span *page = segment_take(heap, NULL, length, &zero);
+  struct span *page = segment_take(heap, NULL, length + span_guard(), &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
   if (RTM_UNLIKELY(!hint_attach(&heap->hints, class, page))) {
     set_table(page);
@@ -313,6 +323,12 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   struct span *last = heap->page[class];
   heap->page[class] = page;
   if (last != &rtm_no_page) left(heap, last);
+  if (SECURE_VARIANT) {
+    secure_guard(page);
+    page->fresh = 0;
+    page->used = 1;
+    return secure_extend(page);
+  }
   return page->start;
 }
 
@@ -327,7 +343,7 @@ RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch)
     if (page->free) return take_linked(page);
   }
   if (!(page->flags & PAGE_COLLECTED)) return extend(page, batch);
-  if (batch == 1) return take_private(page);
+  if (batch == 1 || SECURE_VARIANT) return take_private(page);
   link_private(page, batch);
   return take_linked(page);
 }
@@ -343,6 +359,7 @@ static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
     span_set_tag(page, (uintptr_t)heap);
     make_current(heap, page);
   }
+  if (SECURE_VARIANT) return take_private(page);
   link_private(page, BATCH);
   return take_linked(page);
 }

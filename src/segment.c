@@ -72,11 +72,11 @@ struct span *segment_more(struct heap *heap) {
   struct segment *s = segment_at(segment);
   struct span *span = segment_slot(segment, s->first_unused++);
   heap->segments++;
-  if (RTM_UNLIKELY(s->mapped < SEGMENT_GRANULES)) heap->partly_mapped = true;
+  if (RTM_UNLIKELY(s->mapped < SEGMENT_USED)) heap->partly_mapped = true;
   uint32_t dirty = s->retained;  // what was mapped before may hold old contents
   heap->dirty += dirty;
   span->start = granule_address(segment * SEGMENT_GRANULES);
-  span->length = SEGMENT_GRANULES;
+  span->length = SEGMENT_USED;
   span->used = dirty;
   __atomic_store_n(&s->heap, heap, __ATOMIC_RELAXED);
   return span;
@@ -93,7 +93,7 @@ void segment_shrink(struct heap *heap) {
     heap->dirty -= span->used;
     span->used = 0;
     tlsf_insert(&heap->spans, SPANS_CLEAN + rtm_segment_lists[span->length].of, span);
-  } else if (span->length == SEGMENT_GRANULES) {
+  } else if (span->length == SEGMENT_USED) {
     segment_disown(heap, span);
   } else {
     segment_insert_dirty(heap, span);
@@ -105,7 +105,9 @@ void segment_trim(struct heap *heap) {
     before = heap->dirty;
     segment_shrink(heap);
   }
-  for (struct span *whole; (whole = heap->spans.head[SPANS_CLEAN + LIST_OF_WHOLE]);) {
+  for (struct span *next, *whole = heap->spans.head[SPANS_CLEAN + LIST_OF_WHOLE]; whole; whole = next) {
+    next = whole->free_next;
+    if (whole->length < SEGMENT_USED) continue;
     tlsf_remove(&heap->spans, whole);
     segment_disown(heap, whole);
   }
@@ -148,14 +150,14 @@ static void lose(struct heap *heap, struct span *span) {
 static RTM_COLD struct span *take_elsewhere(struct heap *heap, struct span *failed, uint32_t dirty, bool taken,
                                             uint32_t length, bool *zero, unsigned attempts) {
   uint32_t granule = span_granule(failed);
-  if (granule % SEGMENT_GRANULES + failed->length < SEGMENT_GRANULES) {
+  if (granule % SEGMENT_GRANULES + failed->length < SEGMENT_USED) {
     struct span *after = span_of(granule + failed->length);
     if (after->kind == SPAN_FREE) {
       dirty += after->used;
       absorb(heap, failed, after);
     }
   }
-  if (taken && failed->length == SEGMENT_GRANULES) {
+  if (taken && failed->length == SEGMENT_USED) {
     lose(heap, failed);
     failed = NULL;
   }
@@ -205,7 +207,7 @@ struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, u
 bool segment_grow(struct heap *heap, struct span *span, uint32_t length) {
   uint32_t granule = span_granule(span), more = length - span->length;
   uint32_t end = granule % SEGMENT_GRANULES + length;
-  if (end > SEGMENT_GRANULES) return false;
+  if (end > SEGMENT_USED) return false;
   struct span *after = span_of(granule + span->length);
   if (after->kind != SPAN_FREE || after->length < more) return false;
   bool taken;

@@ -109,7 +109,8 @@ RTM_INLINE struct span *segment_find(struct heap *heap, uint32_t length) {
 
 // The last list of each set is that of whole segments.
 enum {
-  LIST_OF_WHOLE = 6 * TLSF_SECOND + (SEGMENT_GRANULES >> 6),
+  // With a guard, spans that are nearly whole are in the list, too.
+  LIST_OF_WHOLE = SEGMENT_GUARD ? 5 * TLSF_SECOND + (SEGMENT_USED >> 5) : 6 * TLSF_SECOND + (SEGMENT_GRANULES >> 6),
   LIST_OF_HALF = 5 * TLSF_SECOND + (SEGMENT_GRANULES >> 6),
 };
 _Static_assert(LIST_OF_WHOLE / 64 == SPANS_WORDS - 1 && LIST_OF_HALF / 64 == SPANS_WORDS - 1,
@@ -206,7 +207,7 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
   heap->dirty += dirty;
   span_set_tag(span, TAG_NONE);
   *joined = 0;
-  if (offset + length < SEGMENT_GRANULES) {
+  if (offset + length < SEGMENT_USED) {
     struct span *after = span_at(table[length]);
     if (after->kind == SPAN_FREE) {
       tlsf_remove(&heap->spans, after);
@@ -266,7 +267,7 @@ RTM_INLINE bool segment_purge(const struct span *span) {
 // Gives back this span, which is free and not in a set.
 RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
   // Where the arena has enough, the segment stays: its contents are what counts.
-  if (span->length == SEGMENT_GRANULES && rtm_arena.granules_retained < rtm_arena.retained_most) {
+  if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most) {
     segment_disown(heap, span);
   } else {
     uint32_t list = rtm_segment_lists[span->length].of;

@@ -14,12 +14,16 @@
 
 #include <stdatomic.h>
 
+#include "secure/variant.h"
 #include "size_class.h"
 
 enum {
   SEGMENT_SHIFT = 22,
   SEGMENT_GRANULES = 1 << (SEGMENT_SHIFT - GRANULE_SHIFT),  // 1024
   MEDIUM_GRANULES_MAX = SEGMENT_GRANULES / 2,               // two medium blocks fit in a segment
+  // Granules at the end of each segment, and behind each huge block, that are never mapped for it: a guard.
+  SEGMENT_GUARD = SECURE_VARIANT,
+  SEGMENT_USED = SEGMENT_GRANULES - SEGMENT_GUARD,  // the others
   SPAN_SHIFT = 7,
   SPAN_SIZE = 1 << SPAN_SHIFT,
   REMOTE_WORDS = PAGE_BLOCKS_MAX / 64,
@@ -99,6 +103,7 @@ struct span {
       uint64_t store_size;               // of a block, bytes
       uint64_t store_found;              // bits of a word that the owner took, and has not handed out yet,
       uint32_t store_at;                 // and which word that was
+      uint32_t store_blocks;
     };
     struct heap *owner;  // huge, and in the first descriptor of other segments NULL: what it was allocated from
   };
@@ -177,8 +182,12 @@ RTM_INLINE uintptr_t span_tag(struct span *span) {
 RTM_INLINE void span_set_tag(struct span *span, uintptr_t tag) { __atomic_store_n(&span->tag, tag, __ATOMIC_RELAXED); }
 RTM_INLINE bool span_is_page(const struct span *span) { return span->kind - 1u < CLASSES; }
 
+// Granules at the end of each page and medium block that are a guard: 0, but in the secure variant.
+RTM_HIDDEN extern uint32_t rtm_span_guard;
+RTM_INLINE uint32_t span_guard(void) { return SECURE_VARIANT ? rtm_span_guard : 0; }
+
 RTM_INLINE uint32_t page_blocks(const struct span *page) {
-  uint32_t fit = (uint32_t)((((uint64_t)page->length << GRANULE_SHIFT) * page->reciprocal) >> 32);
+  uint32_t fit = (uint32_t)((((uint64_t)(page->length - span_guard()) << GRANULE_SHIFT) * page->reciprocal) >> 32);
   return fit < PAGE_BLOCKS_MAX ? fit : PAGE_BLOCKS_MAX;
 }
 

@@ -40,7 +40,7 @@ void stats_count_malloc(const void *block, size_t size) {
   uint64_t now = atomic_fetch_add_explicit(&c->allocated, 1, memory_order_relaxed) + 1 - get(&c->freed);
   if (now <= INT64_MAX) raise(&c->peak, now);
   if (kind >= SPAN_MEDIUM) {
-    size_t bytes = alloc_usable_size(block);
+    size_t bytes = alloc_block_size(block);
     raise(&large_peak[kind], atomic_fetch_add_explicit(&large_bytes[kind], bytes, memory_order_relaxed) + bytes);
   }
 }

@@ -36,6 +36,7 @@ void store_make_tree(struct span *span, char *start, size_t block_size, uint32_t
   span->store_reciprocal = UINT64_MAX / block_size + 1;
   span->store_size = block_size;
   span->store_found = 0;
+  span->store_blocks = blocks;
 }
 
 void store_make(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
@@ -45,6 +46,19 @@ void store_make(struct heap *heap, struct span *span, char *start, size_t block_
   span->flags = 0;
   span->used = 1;  // one more than the blocks in use: no free empties it
   span->reciprocal = 0;
+  if (SECURE_VARIANT) {
+    // No links: every block is as if another thread had freed it.
+    for (uint32_t i = 0; i < blocks; i++) {
+      store_set_bit(span->store_level[0], i);
+      store_raise(span->store_level[1], i / 64);
+      store_raise(span->store_level[2], i / 64 / 64);
+      store_raise(span->store_level[3], i / 64 / 64 / 64);
+    }
+    span->free = NULL;
+    span_set_tag(span, (uintptr_t)heap);
+    set_table(span, span->length);
+    return;
+  }
   char *block = start + (size_t)blocks * block_size;
   void *next = NULL;
   for (uint32_t i = 0; i < blocks; i++) {

@@ -18,6 +18,7 @@
 
 #include "bin.h"
 #include "heap.h"
+#include "secure/secure.h"
 
 enum { STORE_LEVELS = 4 };
 #define STORE_BLOCKS_MAX ((uint64_t)1 << (6 * STORE_LEVELS))
@@ -149,7 +150,8 @@ RTM_INLINE uint64_t store_find(struct span *store) {
       // The bit is cleared first: a free that comes after the exchange sets it again.
       store_clear_bit(one, at_one);
       // Acquire: what the freeing threads did with the blocks comes before their next use.
-      found = atomic_exchange_explicit(&store->store_level[0][at_one], 0, memory_order_seq_cst);
+      found = SECURE_VARIANT ? secure_collect_store(store, at_one)
+                             : atomic_exchange_explicit(&store->store_level[0][at_one], 0, memory_order_seq_cst);
       store->store_at = (uint32_t)at_one;
       if (atomic_load_explicit(&one[at_two], memory_order_seq_cst)) return found;
     }
@@ -168,6 +170,7 @@ RTM_INLINE void *store_take(struct span *store) {
     bits = store_find(store);
     if (RTM_UNLIKELY(!bits)) return NULL;
   }
+  if (SECURE_VARIANT) return secure_take_store(store, bits);
   store->store_found = bits & (bits - 1);
   return store->start + (store->store_at * UINT64_C(64) + store_lowest(bits)) * store->store_size;
 }

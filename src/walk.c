@@ -21,11 +21,11 @@ static bool walk_page(struct span *page, walk_function *visit, void *argument) {
 static bool walk_span(struct span *span, walk_function *visit, void *argument) {
   if (span_is_page(span)) return (span->flags & PAGE_WAITS) || walk_page(span, visit, argument);
   if (span->kind != SPAN_MEDIUM || atomic_load_explicit(&span->remote[0], memory_order_relaxed)) return true;
-  return visit(span->start, (size_t)span->length << GRANULE_SHIFT, argument);
+  return visit(span->start, (size_t)(span->length - span_guard()) << GRANULE_SHIFT, argument);
 }
 
 static bool walk_segment(uint32_t segment, walk_function *visit, void *argument) {
-  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_GRANULES;
+  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_USED;
   while (at < end) {
     struct span *span = span_of(at);
     if (!walk_span(span, visit, argument)) return false;

@@ -21,11 +21,12 @@ EXPORT void cfree(void *block) { free_fast(block); }
 
 // C23, 7.24.3: the size and alignment that the block was allocated with.
 EXPORT void free_sized(void *block, size_t size) {
-  (void)size;
+  size_t granule = window_granule(block);
+  if (granule < RTM_READ_RELAXED(rtm_window_granules)) free_check_size(block, span_of(granule), size, true);
   free_fast(block);
 }
 EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
-  (void)alignment, (void)size;
+  free_check_alignment(block, alignment, size);
   free_fast(block);
 }
 

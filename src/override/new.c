@@ -76,21 +76,22 @@ EXPORT void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, c
 
 EXPORT void _ZdlPv(void *block) { free_fast(block); }
 EXPORT void _ZdaPv(void *block) { free_fast(block); }
-EXPORT void _ZdlPvm(void *block, size_t size) { (void)size, free_fast(block); }
-EXPORT void _ZdaPvm(void *block, size_t size) { (void)size, free_fast(block); }
+EXPORT void _ZdlPvm(void *block, size_t size) { free_of_size(block, size); }
+EXPORT void _ZdaPvm(void *block, size_t size) { free_of_size(block, size); }
 EXPORT void _ZdlPvRKSt9nothrow_t(void *block, const void *tag) { (void)tag, free_fast(block); }
 EXPORT void _ZdaPvRKSt9nothrow_t(void *block, const void *tag) { (void)tag, free_fast(block); }
-EXPORT void _ZdlPvSt11align_val_t(void *block, size_t alignment) { (void)alignment, free_fast(block); }
-EXPORT void _ZdaPvSt11align_val_t(void *block, size_t alignment) { (void)alignment, free_fast(block); }
-EXPORT void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment) {
-  (void)size, (void)alignment, free_fast(block);
+// The alignment that the block was allocated with, and its size where that is known.
+static void free_aligned(void *block, size_t alignment, size_t size) {
+  free_check_alignment(block, alignment, size);
+  free_fast(block);
 }
-EXPORT void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignment) {
-  (void)size, (void)alignment, free_fast(block);
-}
+EXPORT void _ZdlPvSt11align_val_t(void *block, size_t alignment) { free_aligned(block, alignment, SIZE_MAX); }
+EXPORT void _ZdaPvSt11align_val_t(void *block, size_t alignment) { free_aligned(block, alignment, SIZE_MAX); }
+EXPORT void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment) { free_aligned(block, alignment, size); }
+EXPORT void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignment) { free_aligned(block, alignment, size); }
 EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag) {
-  (void)alignment, (void)tag, free_fast(block);
+  (void)tag, free_aligned(block, alignment, SIZE_MAX);
 }
 EXPORT void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *tag) {
-  (void)alignment, (void)tag, free_fast(block);
+  (void)tag, free_aligned(block, alignment, SIZE_MAX);
 }

@@ -451,8 +451,13 @@ def forged_links() -> Iterator[Case]:
   misuse(); for (int i = 0; i < 8; i++) ((void **)p)[i] = trap + 64; done();
   finish(100 * KIB);""",
             "by_overflow": """
-  unsigned char *p = take_among(64), *q = p + 64;
-  for (unsigned i = 0; i < live_count; i++) if (live[i].start > p && live[i].start < p + 256) q = live[i].start;
+  unsigned char *p = take_among(64), *q = p + 64, *last = p;
+  while (q != last) { /* two blocks that lie close to each other */
+    last = q;
+    for (unsigned i = 0; i < live_count; i++) for (unsigned j = 0; j < live_count; j++) if (live[i].pattern &&
+      live[j].start > live[i].start && live[j].start < live[i].start + 256) p = live[i].start, last = q = live[j].start;
+    if (pattern_of(q) == 0) take(64), last = p;
+  }
   give(q);
   misuse(); for (void **w = (void **)(p + 64); w <= (void **)q; w++) *w = trap + 64; done();
   finish(64);""",

@@ -3,6 +3,7 @@
 
   .venv/bin/python tests/misuse/run.py                        every allocator that is there
   .venv/bin/python tests/misuse/run.py --library build/librtmalloc.so --library glibc --only double
+  .venv/bin/python tests/misuse/run.py --library build/librtmalloc-secure.so=canaries,zero    RTMALLOC_SECURE set so
   .venv/bin/python tests/misuse/run.py --markdown table.md    the same as Markdown
   .venv/bin/python tests/misuse/run.py --check tests/misuse/expected.txt   status 1 if a row is worse than there
 
@@ -45,6 +46,7 @@ COLOURS = {"at once": "green", "later": "yellow", "harmless": "cyan", "missed": 
 class Library:
     name: str
     path: Path | None  # None: the system's own malloc
+    features: str = ""  # of the secure build; empty: its default
 
 
 def category(outcome: str) -> str:
@@ -54,17 +56,22 @@ def category(outcome: str) -> str:
 def find_libraries(build: Path) -> list[Library]:
     ours = [build / f"librtmalloc{variant}.so" for variant in ("", "-debug", "-secure")]
     peers = sorted((build / "peers").glob("*.so"))
-    found = [Library(path.stem.removeprefix("lib"), path) for path in (*ours, *peers) if path.is_file()]
+    found = [Library(path.stem.removeprefix("lib"), path) for path in ours if path.is_file()]
+    if ours[-1].is_file():
+        found += [named_library(f"{ours[-1]}={features}") for features in ("all", "fenced")]
+    found += [Library(path.stem.removeprefix("lib"), path) for path in peers]
     return [Library(GLIBC, None), *found]
 
 
 def named_library(given: str) -> Library:
     if given == GLIBC:
         return Library(GLIBC, None)
-    path = Path(given).resolve()
+    file, _, features = given.partition("=")
+    path = Path(file).resolve()
     if not path.is_file():
-        raise typer.BadParameter(f"{given} does not exist; give a shared library, or '{GLIBC}'")
-    return Library(path.stem.removeprefix("lib"), path)
+        raise typer.BadParameter(f"{file} does not exist; give a shared library, or '{GLIBC}'")
+    name = path.stem.removeprefix("lib")
+    return Library(f"{name} {features}" if features else name, path, features)
 
 
 # ---- programs ----
@@ -110,6 +117,8 @@ def run_once(case: Case, program: Path, library: Library) -> str:
     }
     if library.path:
         environment["LD_PRELOAD"] = str(library.path)
+    if library.features:
+        environment["RTMALLOC_SECURE"] = library.features
     try:
         done = subprocess.run(
             [str(program)],
@@ -228,7 +237,10 @@ def worse_than(expected: Path, results: Results, names: list[str]) -> list[str]:
 def main(
     library: Annotated[
         list[str] | None,
-        typer.Option(help="A shared library, or 'glibc'; again for more. [default: all that are there]"),
+        typer.Option(
+            help="A shared library, or 'glibc'; again for more. The secure build's features follow after '='. "
+            "[default: all that are there]"
+        ),
     ] = None,
     build: Annotated[Path, typer.Option(help="Where the libraries are, peers in its folder peers.")] = ROOT / "build",
     only: Annotated[str, typer.Option(help="Programs whose group or name has this text.")] = "",

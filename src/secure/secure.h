@@ -1,0 +1,179 @@
+// What the secure variant does beside the core (docs/secure.md). Layer: above span, os. The core calls it under
+// `if (SECURE_VARIANT)`, or by the inline functions here, which are empty in the other variants.
+//
+// In the secure variant no free block of a page has a link in it: a bit of span->private says that it is free, and one
+// of span->remote that another thread has freed it or that it waits in the quarantine. page->free is always NULL.
+#ifndef RTM_SECURE_H
+#define RTM_SECURE_H
+
+#include "../span.h"
+
+struct heap;
+
+enum secure_feature {
+  SECURE_GUARDS = 1,         // pages of no access around heaps and hints (those around segments are always there)
+  SECURE_RANDOM = 2,         // random order of blocks
+  SECURE_PLACEMENT = 4,      // random place of the window
+  SECURE_CANARIES = 8,       // behind each block, checked on free
+  SECURE_GAPS = 16,          // 64 bytes more behind each block
+  SECURE_ZERO = 32,          // contents are zeroed on free
+  SECURE_QUARANTINE = 64,    // reuse is delayed
+  SECURE_GUARD_PAGES = 128,  // a granule of no access behind every page and medium block
+  SECURE_ALONE = 256,        // small blocks have spans of their own
+};
+
+// What is on, and how many bytes each block is longer for it. Set before the first heap is made.
+struct secure {
+  uint32_t features;
+  uint32_t pad;     // bytes
+  uint64_t key[4];  // from getrandom; [3] is odd
+};
+RTM_HIDDEN extern struct secure rtm_secure;
+RTM_HIDDEN extern _Thread_local uint64_t rtm_secure_turn __attribute__((tls_model("initial-exec")));
+
+// Reads RTMALLOC_SECURE (`value` may be NULL) and the keys. `real_time`: the mode is not general.
+void secure_start(const char *value, bool real_time);
+// Bytes by which the window is moved, at most `room`; a multiple of the segment size.
+uintptr_t secure_shift(uintptr_t room);
+// Zeroed memory with a granule of no access at either end; returns what is between. NULL: refused.
+void *secure_map_guarded(size_t bytes);
+// Takes the last granule of a page or medium block away, and gives it back.
+void secure_guard(const struct span *span);
+void secure_unguard(const struct span *span);
+void secure_unguard_segment(uint32_t segment);  // all that is mapped of it
+// A heap was made: its quarantine. False: out of memory.
+bool secure_heap_made(struct heap *heap);
+// A huge block's run goes back to the arena, at once or later, with or without its contents.
+void secure_give_run(struct span *run);
+// Everything that waits in the heap's quarantine is freed now. O(1): the quarantine has a fixed size.
+void secure_flush(struct heap *heap);
+
+// Looks at a block that is to be freed or resized: aborts with a line that says what is wrong if it is no block in use,
+// or if its canary has changed. Returns the bytes that the program may use. O(1).
+size_t secure_check(const void *block, struct span *span, const char *what);
+// Notes the size that the program asked for, and sets the canary.
+void *secure_seal(void *block, size_t size);
+// The thread's own block waits from now on, another goes. False: it is to be freed at once. O(1).
+bool secure_delay(struct span *span, void *block);
+// The rest of a free in the secure variant: everything but the usual one.
+void secure_free(void *block, struct span *span);
+
+// A request of `size` bytes takes so many. What is impossible stays so.
+RTM_INLINE size_t secure_pad(size_t size) {
+  if (!SECURE_VARIANT || size > PTRDIFF_MAX) return size;
+  return size + rtm_secure.pad;
+}
+RTM_INLINE void *secure_dress(void *block, size_t size) {
+  if (!SECURE_VARIANT || !(rtm_secure.features & SECURE_CANARIES) || !block) return block;
+  return secure_seal(block, size);
+}
+
+// Counts this thread's allocations, in steps of an odd number. True every eighth time.
+RTM_INLINE bool secure_step(void) { return (rtm_secure_turn += UINT64_C(0x9e3779b97f4a7c15)) % 8 == 0; }
+
+// A number that somebody without the key does not know, another one after each step; 0 if order is not random. A
+// multiplication under the key, both halves of the product mixed. 8 instructions.
+RTM_INLINE uint64_t secure_random(void) {
+  if (!(rtm_secure.features & SECURE_RANDOM)) return 0;
+  uint64_t turn = rtm_secure_turn;
+  unsigned __int128 product = (unsigned __int128)(turn ^ rtm_secure.key[0]) * (turn ^ rtm_secure.key[1]);
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+// One of the bits that are set: the first from a random place on.
+RTM_INLINE unsigned secure_pick(uint64_t bits, uint64_t random) {
+  unsigned turn = (unsigned)random % 64;
+  return (bits_lowest(bits >> turn | bits << (-turn % 64)) + turn) % 64;
+}
+
+// Whether a medium block may change its size in place: not if what is given up must be zeroed or a guard be moved.
+RTM_INLINE bool secure_may_resize(void) { return !(rtm_secure.features & (SECURE_ZERO | SECURE_GUARD_PAGES)); }
+
+// ---- pages ----
+
+RTM_INLINE bool secure_is_free(struct span *page, uint32_t number) {
+  // `remote` first: what the owner collects is in `private` before it leaves `remote`.
+  uint64_t bits = atomic_load_explicit(&page->remote[number / 64], memory_order_seq_cst);
+  bits |= __atomic_load_n(&page->private[number / 64], __ATOMIC_SEQ_CST);
+  return bits >> (number % 64) & 1;
+}
+
+// The number of the block that starts there; UINT32_MAX if none does, or if it was never handed out.
+RTM_INLINE uint32_t secure_number(const struct span *page, const void *block) {
+  uint64_t offset = (uint64_t)((const char *)block - page->start);
+  uint64_t number = (offset * page->reciprocal) >> 32;
+  if (RTM_UNLIKELY(number >= RTM_READ_RELAXED(page->fresh))) return UINT32_MAX;
+  if (RTM_UNLIKELY(number * rtm_shape[page->kind].block_size != offset)) return UINT32_MAX;
+  return (uint32_t)number;
+}
+
+RTM_INLINE void secure_put(struct span *page, const void *block) {
+  uint32_t number = (uint32_t)(((uint64_t)((const char *)block - page->start) * page->reciprocal) >> 32);
+  uint64_t *word = &page->private[number / 64];
+  __atomic_store_n(word, *word | UINT64_C(1) << (number % 64), __ATOMIC_RELAXED);
+  page->flags |= PAGE_COLLECTED;
+}
+
+// A block of the page's `private`, which has one (PAGE_COLLECTED).
+RTM_INLINE void *secure_take(struct span *page) {
+  uint64_t random = secure_random();
+  unsigned w = (unsigned)(random >> 62);
+  if (!page->private[w]) {
+    w ^= 1;
+    if (!page->private[w]) w ^= 2;
+    if (!page->private[w]) w ^= 1;
+  }
+  uint64_t bits = page->private[w];
+  unsigned place = secure_pick(bits, random);
+  bits &= ~(UINT64_C(1) << place);
+  __atomic_store_n(&page->private[w], bits, __ATOMIC_RELAXED);
+  if (!bits && !(page->private[w ^ 1] | page->private[w ^ 2] | page->private[w ^ 3]))
+    page->flags &= (uint8_t)~PAGE_COLLECTED;
+  page->used++;
+  return page->start + (size_t)(w * 64 + place) * rtm_shape[page->kind].block_size;
+}
+_Static_assert(REMOTE_WORDS == 4, "secure_take looks at four words");
+
+// The fresh blocks up to the end of their word become free ones, and one of the page's is taken.
+RTM_INLINE void *secure_extend(struct span *page) {
+  uint32_t blocks = page_blocks(page), from = page->fresh, w = from / 64, end = 64 * (w + 1);
+  if (end >= blocks) {
+    end = blocks;
+    page->flags &= (uint8_t)~PAGE_FRESH;
+  }
+  uint64_t bits = ~UINT64_C(0) >> (64 - (end - from)) << (from % 64);
+  __atomic_store_n(&page->private[w], page -> private[w] | bits, __ATOMIC_RELAXED);
+  RTM_WRITE_RELAXED(page->fresh, (uint16_t)end);
+  page->flags |= PAGE_COLLECTED;
+  return secure_take(page);
+}
+
+// What other threads have freed in a word: in `private` before it leaves `remote`, so that a double free is always
+// seen.
+void secure_found_twice(const struct span *page);
+RTM_INLINE uint64_t secure_collect(struct span *page, unsigned w) {
+  uint64_t bits = atomic_load_explicit(&page->remote[w], memory_order_seq_cst);
+  if (RTM_UNLIKELY(page->private[w] & bits)) secure_found_twice(page);
+  __atomic_store_n(&page->private[w], page -> private[w] | bits, __ATOMIC_SEQ_CST);
+  atomic_fetch_and_explicit(&page->remote[w], ~bits, memory_order_seq_cst);
+  return bits;
+}
+
+// ---- stores (store.h): every free block is a bit of level 0, or of the word that its owner took ----
+
+RTM_INLINE uint64_t secure_collect_store(struct span *store, uint64_t at) {
+  _Atomic uint64_t *word = &store->store_level[0][at];
+  uint64_t found = atomic_load_explicit(word, memory_order_seq_cst);
+  __atomic_store_n(&store->store_at, (uint32_t)at, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&store->store_found, found, __ATOMIC_SEQ_CST);
+  atomic_fetch_and_explicit(word, ~found, memory_order_seq_cst);
+  return found;
+}
+// One of `bits` of the word store_at; the others stay.
+RTM_INLINE void *secure_take_store(struct span *store, uint64_t bits) {
+  unsigned place = secure_pick(bits, secure_random());
+  __atomic_store_n(&store->store_found, bits & ~(UINT64_C(1) << place), __ATOMIC_SEQ_CST);
+  return store->start + ((uint64_t)store->store_at * 64 + place) * store->store_size;
+}
+
+#endif
