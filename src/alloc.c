@@ -33,7 +33,9 @@ static RTM_COLD void *out_of_memory(void) {
   return no_memory();
 }
 
-static bool try_again(size_t size) { return !mode_is_sealed() && !rtm_heap->is_object && hooks_out_of_memory(size); }
+static bool try_again(size_t size) {
+  return !mode_is_sealed() && !rtm_heap->is_object && hooks_out_of_memory(size - secure_pad(0));
+}
 
 static size_t usable(const struct span *span) {
   if (span->kind == SPAN_HUGE) return huge_size(span);

@@ -128,7 +128,11 @@ static void forget_descriptors(uint32_t segment) {
   memset(segment_slot(segment, FIRST_SPAN_SLOT), 0, (size_t)used << SPAN_SHIFT);
 }
 
-static bool wipe(void *block, size_t bytes, void *argument) { return (void)argument, memset(block, 0, bytes), true; }
+// A huge block is freed, and its contents go back to the system.
+static bool wipe(void *block, size_t bytes, void *argument) {
+  if (span_of(window_granule(block))->kind != SPAN_HUGE) memset(block, 0, bytes);
+  return (void)argument, true;
+}
 
 static void destroy_core(struct heap *core) {
   uint32_t known = walk_segments();
