@@ -468,6 +468,8 @@ void *alloc_again(void *block, size_t size) {
   void *again =
       RTM_UNLIKELY(is_limited(span)) ? resize_limited(block, span, padded) : resize_in_place(block, span, padded);
   if (again) {
+    // The old canary is not for the program.
+    if (SECURE_VARIANT && size > had) memset((char *)again + had, 0, (size < whole ? size : whole) - had);
     if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, whole);
     return counted(secure_dress(again, size), size);
   }

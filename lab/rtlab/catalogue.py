@@ -10,6 +10,7 @@ from rtlab import recipes
 from rtlab.crates import Crate
 
 RTMALLOC = "rtmalloc"
+SECURE = "rtmalloc-secure"
 GLIBC = "glibc"
 
 CC = ("cc", "1.2.0")
@@ -78,4 +79,4 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
 )
 
 PEER_NAMES = tuple(peer.name for peer in PEERS)
-ALLOCATOR_NAMES = (RTMALLOC, GLIBC, *PEER_NAMES)
+ALLOCATOR_NAMES = (RTMALLOC, SECURE, GLIBC, *PEER_NAMES)

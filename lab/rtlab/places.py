@@ -20,6 +20,10 @@ class Places:
         return self.build / "librtmalloc.so"
 
     @property
+    def secure(self) -> Path:
+        return self.build / "librtmalloc-secure.so"
+
+    @property
     def peers(self) -> Path:
         return self.build / "peers"
 

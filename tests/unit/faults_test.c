@@ -54,6 +54,15 @@ void *__wrap_os_map(size_t bytes) {
   if (result) faults.mapped += bytes;
   return result;
 }
+#ifdef RTM_SECURE
+void *__real_secure_map_guarded(size_t bytes);
+void *__wrap_secure_map_guarded(size_t bytes);
+void *__wrap_secure_map_guarded(size_t bytes) {
+  void *result = fails() ? NULL : __real_secure_map_guarded(bytes);
+  if (result) faults.mapped += bytes;
+  return result;
+}
+#endif
 void __wrap_os_unmap(uintptr_t address, size_t bytes) {
   faults.mapped -= bytes;
   __real_os_unmap(address, bytes);

@@ -78,7 +78,10 @@ TEST(every_block_is_handed_out_once_and_comes_back_in_any_order) {
 
 TEST(a_late_bit_is_passed_over) {
   struct span *store = make(64, 8192);
-  while (store->free) take(store);
+  if (SECURE_VARIANT)
+    while (store_take(store)) continue;
+  else
+    while (store->free) take(store);
   // Two threads that stand before their upper bits: what they freed was found already.
   store_raise(store->store_level[1], 3);
   store_raise(store->store_level[2], 0);

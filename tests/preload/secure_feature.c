@@ -1,0 +1,95 @@
+// One feature of the secure variant, with RTMALLOC_SECURE set to it alone: it does what docs/secure.md says.
+//   secure_feature FEATURE
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+enum { SIZE = 24, MANY = 64 };
+
+static unsigned char *allocated(void) {
+    unsigned char *block = malloc(SIZE);
+    CHECK(block != NULL);
+    memset(block, 'x', SIZE);
+    return block;
+}
+
+static int signal_of(void (*wrong)(void)) {
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        wrong();
+        _exit(0);
+    }
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void overflow_by_one(void) {
+    unsigned char *volatile block = allocated();  // the compiler would warn
+    block[SIZE] = 'x';
+    free(block);
+}
+static void canaries(void) { CHECK(signal_of(overflow_by_one) == SIGABRT); }
+
+static void read_far_behind(void) {
+    const volatile unsigned char *block = allocated();
+    for (size_t i = 0; i < 64 * KIB; i++) (void)block[i];
+}
+static void guard_pages(void) { CHECK(signal_of(read_far_behind) == SIGSEGV); }
+
+// The page stays: the other block lives.
+static void zero(void) {
+    unsigned char *other = allocated(), *block = allocated();
+    volatile unsigned char *volatile freed = block;
+    free(block);
+    for (int i = 0; i < SIZE; i++) CHECK(freed[i] == 0);
+    free(other);
+}
+
+static void quarantine(void) {
+    unsigned char *block = allocated();
+    uintptr_t freed = (uintptr_t)block;
+    free(block);
+    for (int i = 0; i < 4 * MANY; i++) CHECK((uintptr_t)allocated() != freed);
+}
+
+static size_t distance(const void *one, const void *two) {
+    uintptr_t a = (uintptr_t)one, b = (uintptr_t)two;
+    return a < b ? b - a : a - b;
+}
+static void lie_apart(size_t bytes) {
+    unsigned char *blocks[MANY];
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = allocated();
+        for (int j = 0; j < i; j++) CHECK(distance(blocks[i], blocks[j]) >= bytes);
+    }
+}
+static void gaps(void) { lie_apart(SIZE + 64); }
+static void alone(void) { lie_apart(4 * KIB); }
+
+static int descents(void) {
+    int count = 0;
+    for (unsigned char *last = allocated(), *next, i = 0; i < MANY; i++, last = next) count += (next = allocated()) < last;
+    return count;
+}
+static void random_order(void) { CHECK(descents() >= MANY / 8); }
+static void none(void) { CHECK(descents() <= 2, "blocks follow each other, page by page"); }
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } features[] = {{"canaries", canaries}, {"guard-pages", guard_pages}, {"zero", zero},          {"quarantine", quarantine},
+                    {"gaps", gaps},         {"alone", alone},             {"random", random_order}, {"none", none}};
+    for (size_t i = 0; argc == 2 && i < sizeof features / sizeof *features; i++)
+        if (strcmp(argv[1], features[i].name) == 0) {
+            features[i].run();
+            return 0;
+        }
+    CHECK(0, "usage: secure_feature FEATURE");
+}
