@@ -437,16 +437,29 @@ uint32_t arena_take_mapped(void) {
   return segment;
 }
 
-void arena_give_segment(uint32_t segment, struct segment *s) {
+// The lock is held.
+RTM_INLINE void give_segment(uint32_t segment, struct segment *s) {
   struct arena *a = &rtm_arena;
-  __atomic_store_n(&s->heap, NULL, __ATOMIC_RELAXED);
-  os_lock_acquire(&a->lock);
   a->segments_in_use--;
   retain(s);
   s->state = SEGMENT_SINGLE;
   s->next = a->singles;
   a->singles = segment;
   os_lock_release(&a->lock);
+}
+
+// Apart, as a call in between would cost the usual way its registers.
+static RTM_NOINLINE void wait_and_give(uint32_t segment, struct segment *s) {
+  os_lock_acquire(&rtm_arena.lock);
+  give_segment(segment, s);
+}
+
+void arena_give_segment(uint32_t segment, struct segment *s) {
+  __atomic_store_n(&s->heap, NULL, __ATOMIC_RELAXED);
+  if (RTM_LIKELY(os_lock_try(&rtm_arena.lock)))
+    give_segment(segment, s);
+  else
+    wait_and_give(segment, s);
 }
 
 void arena_shrink(void) {

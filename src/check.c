@@ -39,7 +39,7 @@ static const char *check_page(const struct heap *heap, struct span *page) {
           "a page's blocks fit in its span");
   REQUIRE(page->fresh <= blocks, "a page's fresh blocks are among its blocks");
   if (page->flags & PAGE_WAITS) {
-    REQUIRE(!page->used && !private_blocks(page) && !remote_blocks(page), "a waiting page has no block in use");
+    REQUIRE(!page->used && !remote_blocks(page), "a waiting page has no block in use");
     REQUIRE(span_tag(page) == TAG_NONE, "a waiting page belongs to nobody");
     return NULL;
   }

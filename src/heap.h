@@ -34,7 +34,7 @@ struct heap {
   struct tlsf spans;                     // free spans of all segments
   uint32_t segments;                     // owned, without the spare
   uint32_t live;                         // granules in pages and medium blocks
-  uint32_t dirty;                        // granules of free spans that hold memory
+  uint32_t dirty;                        // granules of free spans that may hold memory
   uint32_t keep, keep_shift;             // dirty granules: see segment_must_shrink
   uint32_t spare;                        // a segment that waits for the next need; 0: none
   bool spare_ready;                      // and it is mapped as far as possible

@@ -83,7 +83,7 @@ void hint_lower(struct span *span) {
   if (atomic_load_explicit(&span->hint->bits, memory_order_seq_cst) & span->hint_bit) lower(span->hint, span->hint_bit);
 }
 
-static struct span *take_below(struct hint_group *group) {
+RTM_INLINE struct span *take_below(struct hint_group *group) {
   uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
   if (!leaves) {
     settle_level(&group->word);  // a late bit above
@@ -113,11 +113,6 @@ RTM_INLINE struct hint_group *find_group(struct hints *hints, unsigned class) {
   }
   c->group = group;
   return NULL;
-}
-
-struct span *hint_take(struct hints *hints, unsigned class) {
-  struct hint_group *group = find_group(hints, class);
-  return group ? take_below(group) : NULL;
 }
 
 static void stash_below(struct hints *hints, struct hint_group *group) {
@@ -167,10 +162,9 @@ static uint64_t top_bits(struct hints *hints, uint32_t word) {
 }
 
 // Heaps of more than some 200,000 spans: the other words.
-static RTM_NOINLINE uint32_t find_far(struct hints *hints, uint64_t *bits) {
+static RTM_NOINLINE uint32_t find_far(struct hints *hints) {
   uint32_t word = HINT_TOPS - 1;
   while (word > 0 && !top_bits(hints, word)) word--;
-  *bits = top_bits(hints, word);
   return word;
 }
 
@@ -186,8 +180,11 @@ struct span *hint_take_any(struct hints *hints) {
     word ^= 1;
     bits = top_bits(hints, word);
   }
-  if (RTM_UNLIKELY(!bits)) word = find_far(hints, &bits);
-  if (!bits) return NULL;
+  if (RTM_UNLIKELY(!bits)) {
+    word = find_far(hints);
+    bits = top_bits(hints, word);
+    if (!bits) return NULL;
+  }
   uint32_t number = word * HINT_FANOUT + bits_lowest(bits);
   hints->at = number + 1;
   struct hint_group *group = hints->group[number];

@@ -29,13 +29,8 @@ static struct span *align_span(struct heap *heap, struct span *span, uint32_t le
   return span;
 }
 
-// `flags` says whether the contents are known to be zero.
-RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
-  if (RTM_UNLIKELY(!hint_attach(&heap->hints, SPAN_MEDIUM, span))) {
-    segment_set_ends(span);
-    segment_give(heap, span, zero ? 0 : span->length);
-    return NULL;
-  }
+// The span is in use from now on; it has its place in the hint tree.
+RTM_INLINE void *start_attached(struct heap *heap, struct span *span, bool zero) {
   segment_set_ends(span);
   span->used = 1;
   span->reciprocal = 0;
@@ -46,12 +41,24 @@ RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
   return span->start;
 }
 
+RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
+  if (RTM_LIKELY(hint_attach(&heap->hints, SPAN_MEDIUM, span))) return start_attached(heap, span, zero);
+  segment_set_ends(span);
+  segment_give(heap, span, zero ? 0 : span->length);
+  return NULL;
+}
+
 // Gives the span back and returns it as it is now, free and not yet in a set.
 RTM_INLINE struct span *release(struct heap *heap, struct span *span, unsigned *joined) {
   if (SECURE_VARIANT) secure_unguard(span);
   hint_detach(span);
   if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)span->length << GRANULE_SHIFT);
   return segment_join(heap, span, span->length, joined);
+}
+
+static void give_back(struct heap *heap, struct span *span) {
+  unsigned joined;
+  segment_insert(heap, release(heap, span, &joined));
 }
 
 // True if another thread has freed the block; it is this thread's again then.
@@ -63,26 +70,20 @@ RTM_INLINE bool take_remote(struct span *span) {
   return true;
 }
 
-// A block that another thread has freed makes room for the next. Returns its span, free and in no set, if that is long
-// enough, so that it does not have to be looked for.
-RTM_INLINE struct span *collect_for(struct heap *heap, uint32_t length) {
+// The span of a block that another thread has freed; NULL if none was found.
+RTM_INLINE struct span *take_freed(struct heap *heap) {
   if (!heap->hints.stash_bits) {
     hint_fill_stash(&heap->hints);
     return NULL;
   }
   struct span *span = hint_take_stashed(&heap->hints);
-  if (!span || !take_remote(span)) return NULL;
-  unsigned joined;
-  span = release(heap, span, &joined);
-  if (span->length >= length) return span;
-  segment_insert(heap, span);
-  return NULL;
+  return span && take_remote(span) ? span : NULL;
 }
 
 // What comes before a span is taken: one thing, as each is work enough for one operation. What the next operations need
 // of the arena comes first (see segment_must_prepare); then, as many blocks come back as go out, as long as other
-// threads have freed any.
-RTM_INLINE struct span *prepare(struct heap *heap, uint32_t length) {
+// threads have freed any. Returns the span of one of these, or NULL.
+RTM_INLINE struct span *prepare(struct heap *heap) {
   if (RTM_UNLIKELY(heap->stores != NULL)) {
     // All was made ahead (mode.h).
   } else if (RTM_LIKELY(heap->spare_ready)) {
@@ -108,13 +109,41 @@ RTM_INLINE struct span *prepare(struct heap *heap, uint32_t length) {
     segment_shrink(heap);
     return NULL;
   }
-  return collect_for(heap, length);
+  return take_freed(heap);
+}
+
+// A block that another thread has freed makes room for the next: its span if that is long enough, else its place in the
+// hint tree.
+RTM_INLINE void *take_for_freed(struct heap *heap, struct span *freed, uint32_t length) {
+  if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)freed->length << GRANULE_SHIFT);
+  if (freed->length >= length) {
+    if (freed->length > length) segment_shorten(heap, freed, length, false);
+    return start_attached(heap, freed, false);
+  }
+  struct hint_word *hint = freed->hint;
+  uint64_t bit = freed->hint_bit;
+  unsigned joined;
+  struct span *span = segment_join(heap, freed, freed->length, &joined);
+  if (span->length < length) {
+    segment_insert_dirty(heap, span);
+    span = NULL;
+  }
+  bool zero;
+  span = segment_take(heap, span, length, &zero);
+  if (RTM_UNLIKELY(!span)) {
+    hint_vacate(hint, bit);
+    return NULL;
+  }
+  hint_pass(hint, bit, span);
+  return start_attached(heap, span, zero);
 }
 
 RTM_INLINE void *take(struct heap *heap, size_t size) {
   uint32_t length = granules_for(size);
+  struct span *freed = prepare(heap);
+  if (freed) return take_for_freed(heap, freed, length);
   bool zero;
-  struct span *span = segment_take(heap, prepare(heap, length), length, &zero);
+  struct span *span = segment_take(heap, NULL, length, &zero);
   return RTM_LIKELY(span != NULL) ? start(heap, span, zero) : NULL;
 }
 
@@ -128,8 +157,10 @@ void *medium_malloc_or(struct heap *heap, size_t size) {
 void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
   uint32_t length = granules_for(size), unit = (uint32_t)(alignment >> GRANULE_SHIFT);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
+  struct span *freed = prepare(heap);
+  if (freed) give_back(heap, freed);
   bool zero;
-  struct span *span = segment_take(heap, prepare(heap, length + unit - 1), length + unit - 1, &zero);
+  struct span *span = segment_take(heap, NULL, length + unit - 1, &zero);
   if (span) segment_set_ends(span);
   if (span) span = align_span(heap, span, length, unit, zero);
   return span ? start(heap, span, zero) : NULL;
@@ -161,9 +192,7 @@ void medium_free(struct heap *heap, struct span *span, void *block) {
 }
 
 void medium_collect(struct heap *heap, struct span *span) {
-  if (!take_remote(span)) return;
-  unsigned joined;
-  segment_insert(heap, release(heap, span, &joined));
+  if (take_remote(span)) give_back(heap, span);
 }
 
 bool medium_resize(struct heap *heap, struct span *span, size_t size) {

@@ -46,14 +46,15 @@ RTM_INLINE void enqueue(struct heap *heap, struct span *page) {
 
 RTM_INLINE void dequeue(struct heap *heap, struct span *page) {
   struct page_queue *queue = &heap->queue[page->kind];
-  if (page->next)
-    span_at(page->next)->prev = page->prev;
+  uint32_t next = page->next, prev = page->prev;
+  if (next)
+    span_at(next)->prev = prev;
   else
-    queue->tail = page->prev;
-  if (page->prev)
-    span_at(page->prev)->next = page->next;
+    queue->tail = prev;
+  if (prev)
+    span_at(prev)->next = next;
   else
-    queue->head = page->next;
+    queue->head = next;
 }
 
 static bool is_current(const struct heap *heap, const struct span *page) { return heap->page[page->kind] == page; }
@@ -66,8 +67,7 @@ RTM_INLINE void forget_private(struct span *page) {
 }
 
 // An empty page, in no queue. Where there is too much free memory, what its span has become goes back with it.
-static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
-  if (RTM_UNLIKELY(heap->record != NULL)) record_page_gone(heap->record, page);
+RTM_INLINE void release(struct heap *heap, struct span *page) {
   if (SECURE_VARIANT) secure_unguard(page);
   hint_detach(page);
   heap->pages[page->kind]--;
@@ -79,16 +79,27 @@ static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
     segment_insert_dirty(heap, page);
 }
 
+// Apart, as a call in between would cost the other path its registers.
+static RTM_NOINLINE void release_recorded(struct heap *heap, struct span *page) {
+  record_page_gone(heap->record, page);
+  release(heap, page);
+}
+
+static RTM_NOINLINE void page_release(struct heap *heap, struct span *page) {
+  if (RTM_UNLIKELY(heap->record != NULL))
+    release_recorded(heap, page);
+  else
+    release(heap, page);
+}
+
 RTM_INLINE void release_queued(struct heap *heap, struct span *page) {
   dequeue(heap, page);
-  forget_private(page);
   page_release(heap, page);
 }
 
 // ---- pages that were found empty by an operation that had no time to release them ----
 
 static void wait(struct heap *heap, struct span *page) {
-  forget_private(page);
   page->flags = PAGE_WAITS;
   span_set_tag(page, TAG_NONE);
   page->next = heap->waiting;
@@ -309,8 +320,9 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
     segment_give(heap, page, zero ? 0 : page->length);
     return page_out_of_memory(class);
   }
-  // A descriptor left by another page: `remote` and `private` are zero, as every page is released with all blocks free.
+  // A descriptor left by another page: `remote` is zero, as every page is released with all blocks free.
   page->free = NULL;
+  forget_private(page);
   page->used = 2;
   page->reciprocal = shape->reciprocal;
   page->fresh = 1;
@@ -368,6 +380,7 @@ static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
 static void *take_waiting(struct heap *heap, struct span *page) {
   heap->waiting = page->next;
   page->free = NULL;
+  forget_private(page);
   page->fresh = 0;
   page->flags = PAGE_FRESH;
   span_set_tag(page, (uintptr_t)heap);

@@ -153,7 +153,7 @@ static RTM_COLD struct span *take_elsewhere(struct heap *heap, struct span *fail
   if (granule % SEGMENT_GRANULES + failed->length < SEGMENT_USED) {
     struct span *after = span_of(granule + failed->length);
     if (after->kind == SPAN_FREE) {
-      dirty += after->used;
+      if (after->used) dirty = failed->length + after->used;
       absorb(heap, failed, after);
     }
   }
@@ -217,7 +217,7 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length) {
     struct span *rest = segment_split(after, more);
     segment_set_ends(after);
     if (rest) {
-      heap->dirty -= after->used - segment_leave_dirty(rest, after->used);
+      heap->dirty -= after->used - segment_leave_dirty(rest, after->used, more);
       after->used = 0;
       segment_insert(heap, rest);
     }

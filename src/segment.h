@@ -151,10 +151,9 @@ RTM_INLINE struct span *segment_split(struct span *span, uint32_t length) {
   return rest;
 }
 
-// What stays free of a dirty span is dirty as far as it can be, so that a span without dirty granules is certainly
-// zero.
-RTM_INLINE uint32_t segment_leave_dirty(struct span *rest, uint32_t dirty) {
-  rest->used = dirty < rest->length ? dirty : rest->length;
+// What stays free of a dirty span of which `taken` granules were cut off in front.
+RTM_INLINE uint32_t segment_leave_dirty(struct span *rest, uint32_t dirty, uint32_t taken) {
+  rest->used = dirty > taken ? dirty - taken : 0;
   return rest->used;
 }
 
@@ -165,7 +164,7 @@ RTM_INLINE bool segment_is_mapped(const struct span *span) {
 // As segment_take, but the memory may not be mapped yet. `*dirty`: as many granules as it has to count as dirty when it
 // is given back untouched.
 RTM_INLINE struct span *segment_take_unmapped(struct heap *heap, struct span *span, uint32_t length, uint32_t *dirty) {
-  if (RTM_LIKELY(!span)) span = segment_find(heap, length);
+  if (!span) span = segment_find(heap, length);
   if (RTM_UNLIKELY(!span)) {
     span = segment_more(heap);
     if (!span) return NULL;
@@ -174,7 +173,7 @@ RTM_INLINE struct span *segment_take_unmapped(struct heap *heap, struct span *sp
   if (span->length > length) {
     struct span *rest = segment_split(span, length);
     if (RTM_LIKELY(rest != NULL)) {
-      *dirty -= segment_leave_dirty(rest, *dirty);
+      *dirty -= segment_leave_dirty(rest, *dirty, length);
       segment_insert(heap, rest);
     }
   }
@@ -197,22 +196,23 @@ RTM_INLINE struct span *segment_take(struct heap *heap, struct span *span, uint3
 
 // (The table's entries where spans have been joined stay as they are: they lead to descriptors without an owner.)
 //
-// Gives a span back, of which `dirty` granules hold memory. Returns it as it is now, joined with its free neighbours
+// Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, joined with its free neighbours
 // but not in a set yet; `*joined` says with how many. O(1).
 RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint32_t dirty, unsigned *joined) {
   uint32_t granule = span_granule(span), length = span->length, offset = granule % SEGMENT_GRANULES;
   uint32_t *table = rtm_window_table + granule;
   struct segment *s = segment_of(span);
   heap->live -= length;
-  heap->dirty += dirty;
+  uint32_t dirty_before = 0;  // of the neighbours
   span_set_tag(span, TAG_NONE);
   *joined = 0;
   if (offset + length < SEGMENT_USED) {
     struct span *after = span_at(table[length]);
     if (after->kind == SPAN_FREE) {
       tlsf_remove(&heap->spans, after);
+      dirty_before = after->used;
+      if (after->used) dirty = length + after->used;
       length += after->length;
-      dirty += after->used;
       segment_release_descriptor(s, after);
       ++*joined;
     }
@@ -223,7 +223,8 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
       tlsf_remove(&heap->spans, before);
       table -= before->length;
       length += before->length;
-      dirty += before->used;
+      dirty_before += before->used;
+      dirty = dirty ? dirty + before->length : before->used;
       segment_release_descriptor(s, span);
       span = before;
       ++*joined;
@@ -235,6 +236,7 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
   span->kind = SPAN_FREE;
   span->length = length;
   span->used = dirty;
+  heap->dirty += dirty - dirty_before;
   return span;
 }
 

@@ -81,7 +81,7 @@ struct span {
       struct span **free_link;  // what points to it there
     };
   };
-  uint32_t used;        // page: see above; medium: 1; free span: dirty granules
+  uint32_t used;        // page: see above; medium: 1; free span: granules [0, used) may hold contents
   uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
   uint32_t next, prev;  // span indices: queue of pages; next: stack of pages that wait to be released
@@ -95,7 +95,7 @@ struct span {
   union {
     struct {
       _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
-      uint64_t private[REMOTE_WORDS];         // the same, collected by the owner
+      uint64_t private[REMOTE_WORDS];         // the same, collected by the owner; stale while the page waits
     };
     struct {                             // a store
       _Atomic uint64_t *store_level[4];  // the tree of what other threads have freed

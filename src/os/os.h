@@ -31,12 +31,13 @@ struct os_lock {
 void os_lock_wait(struct os_lock *lock);
 void os_lock_wake(struct os_lock *lock);
 
-RTM_INLINE void os_lock_acquire(struct os_lock *lock) {
+RTM_INLINE bool os_lock_try(struct os_lock *lock) {
   uint32_t free = 0;
   // Acquire: pairs with the release in os_lock_release.
-  if (RTM_UNLIKELY(
-          !atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire, memory_order_relaxed)))
-    os_lock_wait(lock);
+  return atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire, memory_order_relaxed);
+}
+RTM_INLINE void os_lock_acquire(struct os_lock *lock) {
+  if (RTM_UNLIKELY(!os_lock_try(lock))) os_lock_wait(lock);
 }
 RTM_INLINE void os_lock_release(struct os_lock *lock) {
   if (RTM_UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2)) os_lock_wake(lock);
