@@ -52,13 +52,18 @@ RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
 RTM_INLINE struct span *release(struct heap *heap, struct span *span, unsigned *joined) {
   if (SECURE_VARIANT) secure_unguard(span);
   hint_detach(span);
-  if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)span->length << GRANULE_SHIFT);
   return segment_join(heap, span, span->length, joined);
 }
 
+RTM_INLINE void note_gone(struct heap *heap, uint32_t length) {
+  if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)length << GRANULE_SHIFT);
+}
+
 static void give_back(struct heap *heap, struct span *span) {
+  uint32_t length = span->length;
   unsigned joined;
-  segment_insert(heap, release(heap, span, &joined));
+  segment_insert_dirty(heap, release(heap, span, &joined));
+  note_gone(heap, length);  // last, as a call in between would cost the usual way its registers
 }
 
 // True if another thread has freed the block; it is this thread's again then.
@@ -115,7 +120,7 @@ RTM_INLINE struct span *prepare(struct heap *heap) {
 // A block that another thread has freed makes room for the next: its span if that is long enough, else its place in the
 // hint tree.
 RTM_INLINE void *take_for_freed(struct heap *heap, struct span *freed, uint32_t length) {
-  if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)freed->length << GRANULE_SHIFT);
+  note_gone(heap, freed->length);
   if (freed->length >= length) {
     if (freed->length > length) segment_shorten(heap, freed, length, false);
     return start_attached(heap, freed, false);
@@ -169,6 +174,7 @@ void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
 // Too much free memory goes back in the same operation: what this span has become if joining it with its neighbours was
 // work enough, else the longest span.
 static void release_and_shrink(struct heap *heap, struct span *span) {
+  note_gone(heap, span->length);
   unsigned joined;
   span = release(heap, span, &joined);
   if (RTM_UNLIKELY(segment_must_shrink(heap))) {

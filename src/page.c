@@ -371,9 +371,7 @@ static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
     span_set_tag(page, (uintptr_t)heap);
     make_current(heap, page);
   }
-  if (SECURE_VARIANT) return take_private(page);
-  link_private(page, BATCH);
-  return take_linked(page);
+  return take_private(page);
 }
 
 // The page that was found empty last is of this class: it serves again.

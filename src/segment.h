@@ -196,8 +196,8 @@ RTM_INLINE struct span *segment_take(struct heap *heap, struct span *span, uint3
 
 // (The table's entries where spans have been joined stay as they are: they lead to descriptors without an owner.)
 //
-// Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, joined with its free neighbours
-// but not in a set yet; `*joined` says with how many. O(1).
+// Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, joined with its free
+// neighbours but not in a set yet; `*joined` says with how many. O(1).
 RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint32_t dirty, unsigned *joined) {
   uint32_t granule = span_granule(span), length = span->length, offset = granule % SEGMENT_GRANULES;
   uint32_t *table = rtm_window_table + granule;
@@ -217,23 +217,22 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
       ++*joined;
     }
   }
-  if (offset > 0) {
+  if (offset > 0 && span_at(table[-1])->kind == SPAN_FREE) {
     struct span *before = span_at(table[-1]);
-    if (before->kind == SPAN_FREE) {
-      tlsf_remove(&heap->spans, before);
-      table -= before->length;
-      length += before->length;
-      dirty_before += before->used;
-      dirty = dirty ? dirty + before->length : before->used;
-      segment_release_descriptor(s, span);
-      span = before;
-      ++*joined;
-    }
+    tlsf_remove(&heap->spans, before);
+    table -= before->length;
+    length += before->length;
+    dirty_before += before->used;
+    dirty = dirty ? dirty + before->length : before->used;
+    segment_release_descriptor(s, span);
+    span = before;
+    ++*joined;
+  } else {
+    span->kind = SPAN_FREE;
   }
   uint32_t index = span_index(span);
   table[0] = index;
   table[length - 1] = index;
-  span->kind = SPAN_FREE;
   span->length = length;
   span->used = dirty;
   heap->dirty += dirty - dirty_before;
