@@ -117,10 +117,8 @@ static RTM_NOINLINE void *take_late(struct span *store) {
 }
 
 static RTM_NOINLINE void *large_late(struct span *store, size_t size) {
-  struct heap *heap = rtm_heap;
   void *block = store_take_again(store);
-  if (block) return block;
-  return size <= MEDIUM_MAX && heap->stores->mode == MODE_SEG ? medium_malloc_or(heap, size) : miss(size);
+  return block ? block : miss(size);
 }
 
 // `size`: BLOCK_MAX to BIN_SIZE_MAX.
@@ -192,10 +190,11 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = heap_of_thread();
   if (!heap || size > PTRDIFF_MAX) return out_of_memory();
   heartbeat();
-  if (RTM_UNLIKELY(heap->stores != NULL)) {
+  struct stores *stores = heap->stores;
+  if (RTM_UNLIKELY(stores != NULL) && (stores->mode == MODE_PAG || size >= heap->store_from)) {
     if (alignment <= GRANULE_SIZE) {
       *zero = false;
-      return counted(size <= BIN_SIZE_MAX ? prepared_large(size, heap->stores) : miss(size), size);
+      return counted(size <= BIN_SIZE_MAX ? prepared_large(size, stores) : miss(size), size);
     }
     if (!mode_miss(heap, size)) return out_of_memory();
     heap = general(heap);
@@ -213,10 +212,10 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
 
 // The same where the thread may have a prepared heap, which serves it without a loop.
 static RTM_NOINLINE void *prepared_or_large(size_t size, size_t alignment, bool *zero) {
-  const struct stores *stores = rtm_heap->stores;
-  if (!stores || alignment > GRANULE_SIZE || size > BIN_SIZE_MAX) return large(size, alignment, zero);
+  const struct heap *heap = rtm_heap;
+  if (size - heap->store_from >= heap->store_reach || alignment > GRANULE_SIZE) return large(size, alignment, zero);
   *zero = false;
-  return counted(prepared_large(size, stores), size);
+  return counted(prepared_large(size, heap->stores), size);
 }
 
 RTM_COLD void *medium_out_of_memory(size_t size) {
@@ -226,7 +225,7 @@ RTM_COLD void *medium_out_of_memory(size_t size) {
 
 void *alloc_large(size_t size) {
   struct heap *heap = rtm_fast_heap;
-  if (RTM_UNLIKELY(heap->stores != NULL) && size <= BIN_SIZE_MAX) return prepared_large(size, heap->stores);
+  if (RTM_UNLIKELY(size - heap->store_from < heap->store_reach)) return prepared_large(size, heap->stores);
   // Huge, no heap yet, or operations are counted.
   if (RTM_UNLIKELY(size > MEDIUM_MAX) || RTM_UNLIKELY(heap == &rtm_no_heap)) {
     bool zero;

@@ -43,6 +43,7 @@ struct heap {
   uint32_t waiting;                      // span index: stack of empty pages to be released (page.c)
   uint32_t turn;                         // of housekeeping (page.c)
   struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one
+  size_t store_from, store_reach;        // of large sizes, the stores' are [store_from, store_from + store_reach)
   struct record *record;                 // counts its peaks (record.h); NULL: not recorded
   uintptr_t routine;                     // start routine of its thread, 0 for the main thread or where unknown,
   uint32_t index;                        // and its number among the heaps of that routine

@@ -54,6 +54,13 @@ bool hint_add_leaf(struct hints *hints, unsigned class) {
   return true;
 }
 
+struct hint_leaf *hint_reserve(struct hints *hints, unsigned class) {
+  const struct hint_leaf *had = hints->class[class].vacant;
+  while (hints->class[class].vacant == had)
+    if (!hint_grow(hints, class)) return NULL;
+  return hints->class[class].vacant;
+}
+
 bool hint_init(struct hints *hints) {
   // Room for the first spans of every class: two leaves. (Medium blocks do not use the stash there.)
   if (!hint_add_leaf(hints, SPAN_MEDIUM) || !hint_add_leaf(hints, 0)) return false;

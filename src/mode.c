@@ -142,13 +142,14 @@ static uint64_t blocks_of(const struct profile_record *thread, unsigned bin) {
   return blocks && bin <= CLASSES ? blocks + BLOCKS_MORE : blocks;
 }
 
-// Mode `seg`: granules of what the recorded thread had in pages and spans, a quarter more for what another order of
-// requests may cost.
+// Mode `seg`: granules of what the recorded thread had in pages and spans, and a quarter and EXTENT_MORE more for what
+// another order of requests may cost.
+enum { EXTENT_MORE = 64 };
 static uint64_t extent(const struct profile_record *thread) {
   enum { MEDIUM_KIND = 8, LARGE_KIND = 16 };  // the most granules that a page of these kinds has
   uint64_t granules = (uint64_t)thread->span_granules + thread->pages[0] + MEDIUM_KIND * (uint64_t)thread->pages[1] +
                       LARGE_KIND * (uint64_t)thread->pages[2];
-  return granules + granules / 4;
+  return granules ? granules + granules / 4 + EXTENT_MORE : 0;
 }
 
 static bool has_store(unsigned bin, enum mode mode) {
@@ -223,6 +224,48 @@ static const char *make_stores(struct heap *heap, const struct profile_record *t
   return NULL;
 }
 
+// Mode `seg`: places in the hint trees for the pages of a class, of which each may be half empty, or for medium blocks.
+static uint64_t leaves_of(const struct profile_record *thread, unsigned class) {
+  enum { HALF = HINT_FANOUT / 2 };
+  if (class != SPAN_MEDIUM) {
+    uint64_t blocks = thread->blocks[class];
+    size_t in_page = ((size_t)rtm_shape[class].granules_most << GRANULE_SHIFT) / bin_size(class);
+    return blocks ? 1 + blocks / (in_page * HALF) : 0;
+  }
+  uint64_t blocks = 0;
+  for (unsigned bin = CLASSES + 1; bin < BINS && !has_store(bin, MODE_SEG); bin++) blocks += thread->blocks[bin];
+  return 1 + blocks / HALF;
+}
+
+static bool make_leaves(struct heap *heap, const struct profile_record *thread, bool *permitted) {
+  struct hint_word *group = NULL;
+  for (unsigned class = 1; class <= SPAN_MEDIUM; class ++) {
+    for (uint64_t leaves = leaves_of(thread, class); leaves > 0; leaves--) {
+      struct hint_leaf *leaf = hint_reserve(&heap->hints, class);
+      if (!leaf) return false;
+      pinned(leaf, sizeof *leaf, permitted);
+      if (leaf->word.parent != group) pinned(leaf->word.parent, sizeof(struct hint_group), permitted);
+      group = leaf->word.parent;
+    }
+  }
+  return true;
+}
+
+// Mode `seg`: the heap's segments with their descriptors. Of the last one, what goes beyond the extent stays out of
+// use.
+static bool make_segments(struct heap *heap, uint64_t granules, bool *permitted) {
+  for (uint32_t length; granules > 0; granules -= length) {
+    struct span *span = segment_extend(heap);
+    if (!span) return false;
+    length = granules < SEGMENT_USED ? (uint32_t)granules : SEGMENT_USED;
+    if (length < SEGMENT_USED) segment_withhold(heap, span, length);
+    pinned(span->start, (size_t)length << GRANULE_SHIFT, permitted);
+    pinned(&rtm_window_table[span_granule(span)], length * sizeof *rtm_window_table, permitted);
+    pinned(span_at(segment_of_granule(span_granule(span)) * SEGMENT_GRANULES), SPAN_SIZE * (size_t)length, permitted);
+  }
+  return true;
+}
+
 static const char *prepare(const struct profile_record *thread, enum mode mode, bool *permitted) {
   uintptr_t routine;
   if (!find_routine(thread, &routine)) return NULL;  // its module may come later: such threads are misses
@@ -238,15 +281,12 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   stores->heap = heap;
   stores->mode = mode;
   heap->stores = stores;
+  heap->store_from = (mode == MODE_PAG ? BLOCK_MAX : (size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT) + 1;
+  heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
   const char *wrong = make_stores(heap, thread, mode, permitted);
   if (wrong) return wrong;
-  if (mode == MODE_SEG) {
-    for (uint64_t had = 0, granules = extent(thread); had < granules; had += SEGMENT_USED) {
-      struct span *segment = segment_extend(heap);
-      if (!segment) return "the system does not give the memory that it needs";
-      pinned(segment->start, (size_t)SEGMENT_USED << GRANULE_SHIFT, permitted);
-    }
-  }
+  if (mode == MODE_SEG && !(make_segments(heap, extent(thread), permitted) && make_leaves(heap, thread, permitted)))
+    return "the system does not give the memory that it needs";
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
   stores->next = state.all;

@@ -51,6 +51,18 @@ struct span *segment_extend(struct heap *heap) {
   return span;
 }
 
+void segment_withhold(struct heap *heap, struct span *segment, uint32_t length) {
+  tlsf_remove(&heap->spans, segment);
+  heap->dirty -= segment->used;
+  struct span *rest = segment_split(segment, length);
+  segment->used = segment->used < length ? segment->used : length;
+  heap->dirty += segment->used;
+  rest->kind = SPAN_MEDIUM;  // in use, by nobody: its tag is TAG_NONE
+  heap->live += rest->length;
+  segment_set_ends(segment);
+  segment_insert(heap, segment);
+}
+
 void segment_prepare_piece(struct heap *heap) {
   if (RTM_UNLIKELY(arena_describes_few()))
     arena_describe();

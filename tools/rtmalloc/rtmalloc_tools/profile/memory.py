@@ -14,7 +14,6 @@ from rtmalloc_tools.profile.size_classes import (
     GRANULE,
     MEDIUM_MAX,
     PAGE_KINDS,
-    SEGMENT,
     block_size,
     round_up,
 )
@@ -22,11 +21,14 @@ from rtmalloc_tools.profile.size_classes import (
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks. What the profile does not cover is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans and a quarter more, in whole segments. Not a "
+    "seg": "What the allocator makes ready: the recorded pages and spans, a quarter and 256 KiB more. Not a "
     "bound of what the program needs: another order of requests may fragment more, and is then a miss.",
 }
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
+EXTENT_MORE = 64
+PAGE_BLOCKS, PAGE = 256, 65536  # the most blocks and bytes of a page
+FANOUT = 64  # of the hint trees
 LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
 
 
@@ -39,13 +41,15 @@ class Layout:
     group: int
     bucket: int
     span: int
+    hint_leaf: int
+    hint_group: int
 
     @staticmethod
     def read(sizes: Mapping[str, int]) -> Layout:
-        return Layout(sizes["heap"], sizes["stores"], sizes["group"], sizes["bucket"], sizes["span"])
+        return Layout(**{name: sizes[name] for name in STRUCTURES})
 
 
-STRUCTURES = ("heap", "stores", "group", "bucket", "span")
+STRUCTURES = ("heap", "stores", "group", "bucket", "span", "hint_leaf", "hint_group")
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,29 @@ def tree_bytes(blocks: int) -> int:
     return round_up((zero + one + two + 1) * WORD, 64)
 
 
-def segments_of(record: Record) -> int:
-    """Segments for the recorded pages and spans and a quarter more."""
+def extent_of(record: Record) -> int:
+    """Granules for the recorded pages and spans, a quarter and EXTENT_MORE more."""
     granules = record.span_granules + page_bytes(record) // GRANULE
-    return -(-(granules + granules // 4) * GRANULE // SEGMENT)
+    return granules + granules // 4 + EXTENT_MORE if granules else 0
+
+
+def leaves_of(record: Record) -> list[int]:
+    """Leaves of the hint trees that each class gets (src/mode.c), medium blocks last; none is 0."""
+    leaves = []
+    for number in range(1, CLASSES + 1):
+        size, blocks = block_size(number), record.blocks[number]
+        in_page = round_up(min(PAGE_BLOCKS, PAGE // size) * size, GRANULE) // size
+        leaves.append(1 + blocks // (in_page * FANOUT // 2) if blocks else 0)
+    medium = sum(n for c, n in enumerate(record.blocks) if c > CLASSES and block_size(c) <= MEDIUM_MAX)
+    return [*leaves, 1 + medium // (FANOUT // 2)]
+
+
+def segment_metadata(record: Record, layout: Layout) -> int:
+    """Table and descriptors of the extent, and the hint trees."""
+    leaves = leaves_of(record)
+    groups = sum(-(-count // FANOUT) for count in leaves)
+    trees = sum(leaves) * layout.hint_leaf + groups * layout.hint_group
+    return extent_of(record) * (TABLE_ENTRY + layout.span) + trees
 
 
 def index_bytes(records: Iterable[Record], layout: Layout) -> int:
@@ -124,13 +147,15 @@ def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
     for record in heaps:
         stores = stores_of(record, mode)
         run = sum(round_up(count * size, GRANULE) for count, size in stores)
-        blocks += run + (segments_of(record) * SEGMENT if mode == "seg" else 0)
+        blocks += run + (extent_of(record) * GRANULE if mode == "seg" else 0)
         if layout is None:
             continue
         metadata += layout.heap + layout.stores
         if stores:
             metadata += sum(tree_bytes(count) for count, _ in stores)
             metadata += run // GRANULE * TABLE_ENTRY + layout.span * len(record.blocks)
+        if mode == "seg":
+            metadata += segment_metadata(record, layout)
     return Memory(blocks, metadata + (index_bytes(heaps, layout) if layout else 0))
 
 
