@@ -88,7 +88,7 @@ def cost_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callable[[], 
                         options |= (
                             {"sample": plan.size.sample} if measure == "count" else {"replicas": plan.size.replicas}
                         )
-                        each = natives.run("taskset", allocator, measure, profile, **options)
+                        each = natives.run("taskset", allocator, measure, profile, **options).iloc[:, :2]
                         each.columns = ["operation", "value"]
                         return each.assign(table=table, allocator=allocator, load=load)
 
