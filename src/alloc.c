@@ -352,7 +352,9 @@ static size_t look_at(const void *block, struct span *span, const char *what) {
   if (span_is_page(span)) {
     uint64_t offset = (uint64_t)((const char *)block - span->start), size = rtm_shape[span->kind].block_size;
     inside = (offset * span->reciprocal >> 32) * size != offset;
-    if (block == RTM_READ_RELAXED(span->free)) message_misuse(block, what, "it was the last block to be freed");
+    // Its owner's alone to read.
+    if (span_tag(span) == (uintptr_t)rtm_heap && block == span->free)
+      message_misuse(block, what, "it was the last block to be freed");
   }
   if (RTM_UNLIKELY(inside)) message_misuse(block, what, "the pointer lies inside a block");
   return usable(span);
@@ -427,7 +429,8 @@ static void *resize_in_place(void *block, struct span *span, size_t size) {
 }
 
 static bool is_limited(const struct span *span) {
-  const struct heap *owner = span->kind == SPAN_HUGE ? span->owner : (struct heap *)(span->tag & ~(uintptr_t)TAG_SLOW);
+  const struct heap *owner =
+      span->kind == SPAN_HUGE ? span->owner : (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
   return RTM_READ_RELAXED(owner->limited);
 }
 

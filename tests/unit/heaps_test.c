@@ -246,8 +246,8 @@ static void *produce(void *argument) {
     unsigned char *block = rtm_heap_malloc(heap, size);
     CHECK(block);
     memset(block, (int)self, size < 64 ? size : 64);
-    rtm_free(__atomic_exchange_n(&slots[self][slot], block, __ATOMIC_ACQ_REL));
-    rtm_free(__atomic_exchange_n(&slots[(self + 1) % THREADS][slot], NULL, __ATOMIC_ACQ_REL));
+    rtm_free(atomic_exchange_explicit(&slots[self][slot], block, memory_order_acq_rel));
+    rtm_free(atomic_exchange_explicit(&slots[(self + 1) % THREADS][slot], NULL, memory_order_acq_rel));
   }
   CHECK_SOUND(rtm_heap_check(heap));
   CHECK_EQUAL(rtm_heap_delete(heap), 0);
