@@ -38,7 +38,7 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT,
           "a page's blocks fit in its span");
   REQUIRE(page->fresh <= blocks, "a page's fresh blocks are among its blocks");
-  if (page->flags & PAGE_WAITS) {
+  if (page->flags & SPAN_WAITS) {
     REQUIRE(!page->used && !remote_blocks(page), "a waiting page has no block in use");
     REQUIRE(span_tag(page) == TAG_NONE, "a waiting page belongs to nobody");
     return NULL;
@@ -98,6 +98,8 @@ static const char *check_segment(const struct heap *heap, uint32_t segment, stru
         broken = check_page(heap, span);
       } else {
         REQUIRE(span->kind == SPAN_MEDIUM, "a heap's segment holds pages, medium blocks and free spans");
+        REQUIRE(!(span->flags & SPAN_WAITS) || (span_tag(span) == TAG_NONE && !remote_blocks(span)),
+                "a waiting span belongs to nobody");
       }
     }
     if (broken) return broken;

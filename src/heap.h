@@ -40,7 +40,7 @@ struct heap {
   bool spare_ready;                      // and it is mapped as far as possible
   bool partly_mapped;                    // not all that is in segments is mapped
   bool keeps_pages;                      // an empty page stays if its class has no other with free blocks
-  uint32_t waiting;                      // span index: stack of empty pages to be released (page.c)
+  uint32_t waiting;                      // span index: stack of empty spans to be released (segment_wait)
   uint32_t turn;                         // of housekeeping (page.c)
   struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one
   size_t store_from, store_reach;        // of large sizes, the stores' are [store_from, store_from + store_reach)

@@ -90,17 +90,20 @@ void hint_lower(struct span *span) {
   if (atomic_load_explicit(&span->hint->bits, memory_order_seq_cst) & span->hint_bit) lower(span->hint, span->hint_bit);
 }
 
+RTM_INLINE uint64_t leaf_bits(struct hint_leaf *leaf) {
+  return atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
+}
+
+// A span below the group whose bit was set. NULL: a late bit, of the group, of a leaf or of a span that is gone.
 RTM_INLINE struct span *take_below(struct hint_group *group) {
   uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
   if (!leaves) {
-    settle_level(&group->word);  // a late bit above
+    settle_level(&group->word);
     return NULL;
   }
   struct hint_leaf *leaf = group->leaf[bits_lowest(leaves)];
-  uint64_t spans = atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
-  uint64_t bit = spans & -spans;
-  lower(&leaf->word, bit);
-  // NULL: a late bit of a span that is gone.
+  uint64_t spans = leaf_bits(leaf);
+  lower(&leaf->word, spans & -spans);
   return spans ? leaf->span[bits_lowest(spans)] : NULL;
 }
 
@@ -168,34 +171,58 @@ static uint64_t top_bits(struct hints *hints, uint32_t word) {
   return atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
 }
 
-// Heaps of more than some 200,000 spans: the other words.
-static RTM_NOINLINE uint32_t find_far(struct hints *hints) {
-  uint32_t word = HINT_TOPS - 1;
-  while (word > 0 && !top_bits(hints, word)) word--;
-  return word;
+// Among the shared leaves' first group there are pages of many classes, which would wait long for the one turn of their
+// group, and for ever behind some that others keep freeing into: it has every other turn, and its spans take turns in
+// the order of their places. `leaves`: the group's bits, of which one is set.
+RTM_INLINE struct span *take_shared(struct hints *hints, const struct hint_group *group, uint64_t leaves) {
+  uint32_t number = hints->shared_at / HINT_FANOUT, place = hints->shared_at % HINT_FANOUT;
+  uint64_t later = leaves & (~UINT64_C(0) << number);
+  uint32_t found = bits_lowest(later ? later : leaves);
+  struct hint_leaf *leaf = group->leaf[found];
+  uint64_t spans = leaf_bits(leaf);
+  later = found == number ? spans & (~UINT64_C(0) << place) : spans;
+  // Where nothing comes later in this leaf, it is the next leaf's turn.
+  uint32_t next = (found + 1) * HINT_FANOUT;
+  if (later) {
+    spans = later;
+    next = found * HINT_FANOUT + bits_lowest(later) + 1;
+  }
+  hints->shared_at = next % (HINT_FANOUT * HINT_FANOUT);
+  lower(&leaf->word, spans & -spans);
+  return spans ? leaf->span[bits_lowest(spans)] : NULL;
 }
 
-struct span *hint_take_any(struct hints *hints) {
-  // Classes take turns: none waits for ever behind one that is always busy.
-  uint32_t at = hints->at % (2 * HINT_FANOUT), word = at / HINT_FANOUT;
-  uint64_t bits = top_bits(hints, word) & (~UINT64_C(0) << at % HINT_FANOUT);
-  if (!bits) {
-    word ^= 1;
-    bits = top_bits(hints, word);
-  }
-  if (!bits) {
-    word ^= 1;
-    bits = top_bits(hints, word);
-  }
-  if (RTM_UNLIKELY(!bits)) {
-    word = find_far(hints);
-    bits = top_bits(hints, word);
-    if (!bits) return NULL;
-  }
-  uint32_t number = word * HINT_FANOUT + bits_lowest(bits);
-  hints->at = number + 1;
-  struct hint_group *group = hints->group[number];
+// Classes take turns: none waits for ever behind one that is always busy. `bits`: of the top's word, not 0.
+RTM_INLINE struct span *take_in_turn(struct hints *hints, uint32_t word, uint64_t bits) {
+  uint64_t *later = &hints->later[word % 2];
+  if (bits & *later) bits &= *later;
+  uint32_t place = bits_lowest(bits);
+  *later = ~UINT64_C(1) << place;
+  struct hint_group *group = hints->group[word * HINT_FANOUT + place];
   if (group->class != SPAN_MEDIUM) return take_below(group);
   stash_below(hints, group);
   return NULL;
+}
+
+// Heaps of more than some 200,000 spans: the other words.
+static RTM_NOINLINE struct span *take_far(struct hints *hints) {
+  for (uint32_t word = HINT_TOPS - 1; word > 1; word--) {
+    uint64_t bits = top_bits(hints, word);
+    if (bits) return take_in_turn(hints, word, bits);
+  }
+  return NULL;
+}
+
+struct span *hint_take_any(struct hints *hints) {
+  uint32_t turn = hints->turn++;
+  if (turn & 1) {
+    struct hint_group *shared = hints->class[0].group;
+    uint64_t leaves = shared ? atomic_load_explicit(&shared->word.bits, memory_order_seq_cst) : 0;
+    if (leaves) return take_shared(hints, shared, leaves);
+  }
+  uint32_t word = turn >> 1 & 1;
+  uint64_t bits = top_bits(hints, word);
+  if (!bits) bits = top_bits(hints, word ^= 1);
+  if (RTM_UNLIKELY(!bits)) return take_far(hints);
+  return take_in_turn(hints, word, bits);
 }

@@ -55,7 +55,9 @@ struct hints {
   struct hint_class class[SPAN_MEDIUM + 1];  // [0]: spans of any class, until the class has a tree of its own
   struct hint_group *group[HINT_GROUPS_MOST];
   uint32_t groups;
-  uint32_t at;  // top bit at which the next search over all classes starts
+  uint64_t later[2];   // of the top's even and odd words: whose turn has not come yet
+  uint32_t shared_at;  // leaf and place at which the next search in the shared leaves starts
+  uint32_t turn;
   // Spans of medium blocks whose bits were taken a word at a time, and are still to be looked at. They are alone in
   // their spans: looking for each by itself would cost more than collecting it.
   struct hint_leaf *stash;

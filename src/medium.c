@@ -29,20 +29,23 @@ static struct span *align_span(struct heap *heap, struct span *span, uint32_t le
   return span;
 }
 
+// Whether the heap is recorded: looked at once in each operation, and a constant in what is inlined into it.
+RTM_INLINE bool is_recorded(const struct heap *heap) { return RTM_UNLIKELY(heap->record != NULL); }
+
 // The span is in use from now on; it has its place in the hint tree.
-RTM_INLINE void *start_attached(struct heap *heap, struct span *span, bool zero) {
+RTM_INLINE void *start_attached(struct heap *heap, struct span *span, bool zero, bool recorded) {
   segment_set_ends(span);
   span->used = 1;
   span->reciprocal = 0;
   span->flags = zero ? MEDIUM_ZERO : 0;
   if (SECURE_VARIANT) secure_guard(span);
   span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
-  if (RTM_UNLIKELY(heap->record != NULL)) record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
+  if (recorded) record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
   return span->start;
 }
 
-RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
-  if (RTM_LIKELY(hint_attach(&heap->hints, SPAN_MEDIUM, span))) return start_attached(heap, span, zero);
+RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero, bool recorded) {
+  if (RTM_LIKELY(hint_attach(&heap->hints, SPAN_MEDIUM, span))) return start_attached(heap, span, zero, recorded);
   segment_set_ends(span);
   segment_give(heap, span, zero ? 0 : span->length);
   return NULL;
@@ -55,15 +58,13 @@ RTM_INLINE struct span *release(struct heap *heap, struct span *span, unsigned *
   return segment_join(heap, span, span->length, joined);
 }
 
-RTM_INLINE void note_gone(struct heap *heap, uint32_t length) {
-  if (RTM_UNLIKELY(heap->record != NULL)) record_large_gone(heap->record, (size_t)length << GRANULE_SHIFT);
+static void note_gone(struct heap *heap, uint32_t length) {
+  record_large_gone(heap->record, (size_t)length << GRANULE_SHIFT);
 }
 
-static void give_back(struct heap *heap, struct span *span) {
-  uint32_t length = span->length;
+void medium_release(struct heap *heap, struct span *span) {
   unsigned joined;
   segment_insert_dirty(heap, release(heap, span, &joined));
-  note_gone(heap, length);  // last, as a call in between would cost the usual way its registers
 }
 
 // True if another thread has freed the block; it is this thread's again then.
@@ -75,20 +76,30 @@ RTM_INLINE bool take_remote(struct span *span) {
   return true;
 }
 
+// The span of a medium block that waits; NULL if none does, or a page before it.
+static RTM_NOINLINE struct span *take_waiting(struct heap *heap) {
+  struct span *span = span_at(heap->waiting);
+  if (span->kind != SPAN_MEDIUM) return NULL;
+  heap->waiting = span->next;
+  return span;
+}
+
 // The span of a block that another thread has freed; NULL if none was found.
-RTM_INLINE struct span *take_freed(struct heap *heap) {
+RTM_INLINE struct span *take_freed(struct heap *heap, bool recorded) {
   if (!heap->hints.stash_bits) {
     hint_fill_stash(&heap->hints);
     return NULL;
   }
   struct span *span = hint_take_stashed(&heap->hints);
-  return span && take_remote(span) ? span : NULL;
+  if (!span || !take_remote(span)) return NULL;
+  if (recorded) note_gone(heap, span->length);
+  return span;
 }
 
 // What comes before a span is taken: one thing, as each is work enough for one operation. What the next operations need
 // of the arena comes first (see segment_must_prepare); then, as many blocks come back as go out, as long as other
 // threads have freed any. Returns the span of one of these, or NULL.
-RTM_INLINE struct span *prepare(struct heap *heap) {
+RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
   if (RTM_UNLIKELY(heap->stores != NULL)) {
     // All was made ahead (mode.h).
   } else if (RTM_LIKELY(heap->spare_ready)) {
@@ -109,21 +120,20 @@ RTM_INLINE struct span *prepare(struct heap *heap) {
     hint_grow(&heap->hints, SPAN_MEDIUM);
     return NULL;
   }
-  if (RTM_LIKELY(!hint_any(&heap->hints))) return NULL;
+  if (RTM_LIKELY(!hint_any(&heap->hints))) return RTM_UNLIKELY(heap->waiting) ? take_waiting(heap) : NULL;
   if (RTM_UNLIKELY(segment_must_shrink(heap)) && heap->turn++ % 2) {
     segment_shrink(heap);
     return NULL;
   }
-  return take_freed(heap);
+  return take_freed(heap, recorded);
 }
 
 // A block that another thread has freed makes room for the next: its span if that is long enough, else its place in the
 // hint tree.
-RTM_INLINE void *take_for_freed(struct heap *heap, struct span *freed, uint32_t length) {
-  note_gone(heap, freed->length);
+RTM_INLINE void *take_for_freed(struct heap *heap, struct span *freed, uint32_t length, bool recorded) {
   if (freed->length >= length) {
     if (freed->length > length) segment_shorten(heap, freed, length, false);
-    return start_attached(heap, freed, false);
+    return start_attached(heap, freed, false, recorded);
   }
   struct hint_word *hint = freed->hint;
   uint64_t bit = freed->hint_bit;
@@ -140,41 +150,45 @@ RTM_INLINE void *take_for_freed(struct heap *heap, struct span *freed, uint32_t 
     return NULL;
   }
   hint_pass(hint, bit, span);
-  return start_attached(heap, span, zero);
+  return start_attached(heap, span, zero, recorded);
 }
 
-RTM_INLINE void *take(struct heap *heap, size_t size) {
+RTM_INLINE void *take(struct heap *heap, size_t size, bool recorded) {
   uint32_t length = granules_for(size);
-  struct span *freed = prepare(heap);
-  if (freed) return take_for_freed(heap, freed, length);
+  struct span *freed = prepare(heap, recorded);
+  if (freed) return take_for_freed(heap, freed, length, recorded);
   bool zero;
   struct span *span = segment_take(heap, NULL, length, &zero);
-  return RTM_LIKELY(span != NULL) ? start(heap, span, zero) : NULL;
+  return RTM_LIKELY(span != NULL) ? start(heap, span, zero, recorded) : NULL;
 }
 
-void *medium_malloc(struct heap *heap, size_t size) { return take(heap, size); }
+static RTM_NOINLINE void *take_recorded(struct heap *heap, size_t size) { return take(heap, size, true); }
+
+void *medium_malloc(struct heap *heap, size_t size) {
+  return is_recorded(heap) ? take_recorded(heap, size) : take(heap, size, false);
+}
 
 void *medium_malloc_or(struct heap *heap, size_t size) {
-  void *block = take(heap, size);
+  void *block = is_recorded(heap) ? take_recorded(heap, size) : take(heap, size, false);
   return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
 }
 
 void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
   uint32_t length = granules_for(size), unit = (uint32_t)(alignment >> GRANULE_SHIFT);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
-  struct span *freed = prepare(heap);
-  if (freed) give_back(heap, freed);
+  struct span *freed = prepare(heap, is_recorded(heap));
+  if (freed) medium_release(heap, freed);
   bool zero;
   struct span *span = segment_take(heap, NULL, length + unit - 1, &zero);
   if (span) segment_set_ends(span);
   if (span) span = align_span(heap, span, length, unit, zero);
-  return span ? start(heap, span, zero) : NULL;
+  return span ? start(heap, span, zero, is_recorded(heap)) : NULL;
 }
 
 // Too much free memory goes back in the same operation: what this span has become if joining it with its neighbours was
 // work enough, else the longest span.
 static void release_and_shrink(struct heap *heap, struct span *span) {
-  note_gone(heap, span->length);
+  if (is_recorded(heap)) note_gone(heap, span->length);
   unsigned joined;
   span = release(heap, span, &joined);
   if (RTM_UNLIKELY(segment_must_shrink(heap))) {
@@ -198,7 +212,9 @@ void medium_free(struct heap *heap, struct span *span, void *block) {
 }
 
 void medium_collect(struct heap *heap, struct span *span) {
-  if (take_remote(span)) give_back(heap, span);
+  if (!take_remote(span)) return;
+  segment_wait(heap, span);
+  if (is_recorded(heap)) note_gone(heap, span->length);
 }
 
 bool medium_resize(struct heap *heap, struct span *span, size_t size) {

@@ -17,8 +17,10 @@ void *medium_out_of_memory(size_t size);
 // more than half a segment.
 void *medium_aligned(struct heap *heap, size_t size, size_t alignment);
 void medium_free(struct heap *heap, struct span *span, void *block);
-// The span's hint was raised: frees it if another thread has freed the block.
+// The span's hint was raised: if another thread has freed the block, it waits to be released (segment_wait).
 void medium_collect(struct heap *heap, struct span *span);
+// A span that has waited.
+void medium_release(struct heap *heap, struct span *span);
 // Changes the size in place; false (and unchanged) if that is impossible.
 bool medium_resize(struct heap *heap, struct span *span, size_t size);
 

@@ -1,6 +1,7 @@
 // See page.h; the equations of a page are in span.h.
 #include "page.h"
 
+#include "medium.h"
 #include "record.h"
 #include "remote.h"
 #include "secure/secure.h"
@@ -97,19 +98,13 @@ RTM_INLINE void release_queued(struct heap *heap, struct span *page) {
   page_release(heap, page);
 }
 
-// ---- pages that were found empty by an operation that had no time to release them ----
-
-static void wait(struct heap *heap, struct span *page) {
-  page->flags = PAGE_WAITS;
-  span_set_tag(page, TAG_NONE);
-  page->next = heap->waiting;
-  heap->waiting = span_index(page);
-}
-
 static void release_waiting(struct heap *heap) {
-  struct span *page = span_at(heap->waiting);
-  heap->waiting = page->next;
-  page_release(heap, page);
+  struct span *span = span_at(heap->waiting);
+  heap->waiting = span->next;
+  if (span->kind == SPAN_MEDIUM)
+    medium_release(heap, span);
+  else
+    page_release(heap, span);
 }
 
 void page_release_waiting(struct heap *heap) {
@@ -118,7 +113,7 @@ void page_release_waiting(struct heap *heap) {
 
 // What an operation leaves to be done for the heap as a whole is done by a later one that has little to do itself: one
 // piece in each, so that no operation is much longer than its own work. The kinds:
-//   release  an empty page that waits
+//   release  an empty page or medium block that waits
 //   shrink   free memory goes back to the system                             (segment_must_shrink, arena_must_shrink)
 //   prepare  a free segment, and memory for nodes of the hint trees          (segment.h, hint.h)
 //   collect  what other threads have freed, in any class
@@ -241,9 +236,13 @@ RTM_INLINE void *take_private(struct span *page) {
 
 // ---- what other threads have freed ----
 
+RTM_INLINE uint64_t remote_word(struct span *page, unsigned w) {
+  return atomic_load_explicit(&page->remote[w], memory_order_seq_cst);
+}
+
 RTM_INLINE bool collect_word(struct span *page, unsigned w) {
   // Sequentially consistent: comes after the hint was cleared, or a free between the two would be missed.
-  if (!atomic_load_explicit(&page->remote[w], memory_order_seq_cst)) return false;
+  if (!remote_word(page, w)) return false;
   // Acquire: what the freeing thread did with the block comes before its next use.
   uint64_t bits =
       SECURE_VARIANT ? secure_collect(page, w) : atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
@@ -253,10 +252,10 @@ RTM_INLINE bool collect_word(struct span *page, unsigned w) {
   return true;
 }
 
+// Written out: gcc keeps loops over atomics.
 RTM_INLINE bool has_remote(struct span *page) {
-  uint64_t any = 0;
-  for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= atomic_load_explicit(&page->remote[w], memory_order_seq_cst);
-  return any != 0;
+  _Static_assert(REMOTE_WORDS == 4, "all words");
+  return (remote_word(page, 0) | remote_word(page, 1) | remote_word(page, 2) | remote_word(page, 3)) != 0;
 }
 
 RTM_INLINE bool collect(struct span *page) {
@@ -275,7 +274,7 @@ void page_collect_any(struct heap *heap, struct span *page) {
   bool only = full ? !heap->queue[page->kind].head : is_only(page);
   if (!page->used && !(only && may_stay(heap, page))) {
     if (!full) dequeue(heap, page);
-    wait(heap, page);
+    segment_wait(heap, page);
   } else if (full) {
     span_set_tag(page, (uintptr_t)heap);
     enqueue(heap, page);
@@ -400,16 +399,16 @@ static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   return take_from_new(heap, class);
 }
 
-// The current page has no block linked. A block that is at hand is short work, and leaves time for a piece of what is
-// to be done for the heap; a new page does not. Long pieces take turns, so that none waits for ever, and with one of
-// them a single block is handed out, so that this operation is not much longer than others.
-void *page_malloc(struct heap *heap, unsigned class) {
+// A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. Long pieces take
+// turns, so that none waits for ever, and with one of them a single block is handed out, so that this operation is not
+// much longer than others.
+static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class) {
   enum { ROUND = 8 };
-  struct span *page = heap->page[class];
-  if (page->free) return take_linked(page);
-  if (!is_at_hand(heap, class)) return take_further(heap, class);
+  const struct span *page = heap->page[class];
   uint32_t turn = heap->turn++;
-  if (turn % ROUND) {
+  // The class's own tree comes first: what is freed in the leaves that all share is found later than in its own.
+  bool grow = hint_must_grow(&heap->hints, class) && !heap->stores;
+  if (turn % ROUND && !grow) {
     bool any = hint_any(&heap->hints);
     // The longest piece, and so only with the shortest way to a block.
     bool release = RTM_UNLIKELY(heap->waiting) && has_unlinked(page) && (turn % 2 || !any);
@@ -423,6 +422,12 @@ void *page_malloc(struct heap *heap, unsigned class) {
     }
   }
   return take_at_hand(heap, class, housekeep(heap, class) ? 1 : batch_of(class));
+}
+
+void *page_malloc(struct heap *heap, unsigned class) {
+  struct span *page = heap->page[class];
+  if (page->free) return take_linked(page);
+  return is_at_hand(heap, class) ? take_and_keep_house(heap, class) : take_further(heap, class);
 }
 
 void page_leave_all(struct heap *heap) {

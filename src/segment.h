@@ -246,6 +246,15 @@ RTM_INLINE void segment_give(struct heap *heap, struct span *span, uint32_t dirt
   segment_insert(heap, segment_join(heap, span, dirty, &joined));
 }
 
+// Spans whose last block was found free by an operation that had no time to release them: a later one does. Whoever
+// comes across one sees a page or medium block that belongs to nobody.
+RTM_INLINE void segment_wait(struct heap *heap, struct span *span) {
+  span->flags = SPAN_WAITS;
+  span_set_tag(span, TAG_NONE);
+  span->next = heap->waiting;
+  heap->waiting = span_index(span);
+}
+
 // ---- memory that goes back ----
 
 // The whole segment is free, and not in a set. (What is left in the table leads to descriptors that say so.)

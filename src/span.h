@@ -31,7 +31,7 @@ enum {
 #define SEGMENT_SIZE ((size_t)1 << SEGMENT_SHIFT)
 
 enum span_flags {
-  PAGE_WAITS = 1,      // empty, in heap->waiting, and in no other list
+  SPAN_WAITS = 1,      // page, medium: empty, in heap->waiting, and in no other list
   PAGE_COLLECTED = 2,  // `private` may have blocks
   PAGE_FRESH = 4,      // fresh < blocks
   MEDIUM_ZERO = 8,     // the contents were known to be zero when the block was handed out
@@ -63,7 +63,7 @@ enum {
 //   current  heap->page[kind] == this    tag == heap
 //   queued   in heap->queue[kind]        tag == heap, and it has a free, private or fresh block
 //   full     in no list                  tag == heap | TAG_SLOW; free == NULL, private == 0, fresh == blocks
-//   waiting  in heap->waiting            tag == TAG_NONE, flags == PAGE_WAITS; all its blocks are free
+//   waiting  in heap->waiting            tag == TAG_NONE, flags == SPAN_WAITS; all its blocks are free
 struct span {
   // First cache line. Written by the owner only; other threads read tag, start, reciprocal and the hint of spans in
   // which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
@@ -84,7 +84,7 @@ struct span {
   uint32_t used;        // page: see above; medium: 1; free span: granules [0, used) may hold contents
   uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
-  uint32_t next, prev;  // span indices: queue of pages; next: stack of pages that wait to be released
+  uint32_t next, prev;  // span indices: queue of pages; next: stack of spans that wait to be released
   union {
     uint16_t fresh;  // page: blocks [fresh, blocks) have never been handed out or linked
     uint16_t list;   // free span: its TLSF list
@@ -175,7 +175,7 @@ RTM_INLINE struct segment *segment_of(const struct span *span) {
 // none. The address is in the window: window_granule(address) < rtm_window_granules. 6 instructions.
 RTM_INLINE struct span *span_of(size_t granule) { return span_at(rtm_window_table[granule]); }
 
-RTM_INLINE uintptr_t span_tag(struct span *span) {
+RTM_INLINE uintptr_t span_tag(const struct span *span) {
   // Relaxed: whoever frees a block has got it from its owner, and only the TAG_SLOW bit may change meanwhile.
   return RTM_READ_RELAXED(span->tag);
 }

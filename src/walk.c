@@ -19,7 +19,8 @@ static bool walk_page(struct span *page, walk_function *visit, void *argument) {
 }
 
 static bool walk_span(struct span *span, walk_function *visit, void *argument) {
-  if (span_is_page(span)) return (span->flags & PAGE_WAITS) || walk_page(span, visit, argument);
+  if (span->kind == SPAN_FREE || span->flags & SPAN_WAITS) return true;
+  if (span_is_page(span)) return walk_page(span, visit, argument);
   if (span->kind != SPAN_MEDIUM || atomic_load_explicit(&span->remote[0], memory_order_relaxed)) return true;
   return visit(span->start, (size_t)(span->length - span_guard()) << GRANULE_SHIFT, argument);
 }

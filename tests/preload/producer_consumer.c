@@ -1,8 +1,8 @@
 // One thread allocates, others free: blocks of mixed sizes, in phases that change the range, at
 // most 10^4 blocks ahead. Peak resident memory stays within 1.5 times the peak of live memory
 // (blocks in flight included) plus 8 MiB.
-//   producer_consumer OPERATIONS CONSUMERS [stopped]
-// With `stopped`, signals put a random consumer to sleep for some ms, between any two of its
+//   producer_consumer OPERATIONS CONSUMERS [stopped | AHEAD]
+// AHEAD: at most so many blocks ahead rather than 10^4; then little is live in many size classes. With `stopped`, signals put a random consumer to sleep for some ms, between any two of its
 // instructions, while the others go on.
 #include "check.h"
 
@@ -135,25 +135,28 @@ static void *stop_at_random(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 3 || argc == 4, "usage: producer_consumer OPERATIONS CONSUMERS [stopped]");
+    CHECK(argc == 3 || argc == 4, "usage: producer_consumer OPERATIONS CONSUMERS [stopped | AHEAD]");
     size_t operations = (size_t)atof(argv[1]);  // 1e8 is readable
     consumers = (size_t)atoi(argv[2]);
     CHECK(consumers >= 1 && consumers <= MOST_CONSUMERS, "1 to %d consumers", MOST_CONSUMERS);
+    bool stopped = argc == 4 && strcmp(argv[3], "stopped") == 0;
+    size_t ahead = argc == 4 && !stopped ? (size_t)atoi(argv[3]) : AHEAD;
+    CHECK(ahead >= consumers && ahead <= AHEAD, "%zu to %d blocks ahead", consumers, AHEAD);
     struct sigaction action = {.sa_handler = sleep_in_handler};
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
     memset(rings, 0xFF, sizeof rings);  // resident before the baseline is taken
     memset(rings, 0, sizeof rings);
     pthread_t threads[MOST_CONSUMERS], stopper;
     for (size_t i = 0; i < consumers; i++) {
-        rings[i].capacity = AHEAD / consumers;
+        rings[i].capacity = ahead / consumers;
         CHECK(pthread_create(&threads[i], NULL, consume, &rings[i]) == 0);
     }
-    if (argc == 4) CHECK(pthread_create(&stopper, NULL, stop_at_random, threads) == 0);
+    if (stopped) CHECK(pthread_create(&stopper, NULL, stop_at_random, threads) == 0);
     reset_peak_resident();
     size_t baseline = resident_bytes();
     size_t live_peak = produce(operations);
     atomic_store(&done, true);
-    if (argc == 4) CHECK(pthread_join(stopper, NULL) == 0);
+    if (stopped) CHECK(pthread_join(stopper, NULL) == 0);
     for (size_t i = 0; i < consumers; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     check_peak_memory(baseline, live_peak);
     return 0;
