@@ -64,14 +64,6 @@ RTM_INLINE bool store_set_bit(_Atomic uint64_t *words, uint64_t number) {
 #endif
 }
 
-RTM_INLINE void store_clear_bit(_Atomic uint64_t *words, uint64_t number) {
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-  __asm__ volatile("lock btrq %1, %0" : "+m"(*words) : "r"(number) : "memory", "cc");
-#else
-  atomic_fetch_and_explicit(&words[number / 64], ~(UINT64_C(1) << (number % 64)), memory_order_seq_cst);
-#endif
-}
-
 // Clears it and says what it was.
 RTM_INLINE bool store_drop_bit(_Atomic uint64_t *words, uint64_t number) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -117,7 +109,7 @@ RTM_INLINE void store_mark(struct span *store, void *block) {
 
 // Clears bit `number`, and sets it again if the word below has something now.
 RTM_INLINE void store_settle(_Atomic uint64_t *words, uint64_t number, _Atomic uint64_t *below) {
-  store_clear_bit(words, number);
+  store_drop_bit(words, number);
   if (RTM_UNLIKELY(atomic_load_explicit(below, memory_order_seq_cst))) store_set_bit(words, number);
 }
 
@@ -148,7 +140,7 @@ RTM_INLINE uint64_t store_find(struct span *store) {
     if (RTM_LIKELY(bits != 0)) {
       uint64_t at_one = at_two * 64 + store_lowest(bits);
       // The bit is cleared first: a free that comes after the exchange sets it again.
-      store_clear_bit(one, at_one);
+      store_drop_bit(one, at_one);
       // Acquire: what the freeing threads did with the blocks comes before their next use.
       found = SECURE_VARIANT ? secure_collect_store(store, at_one)
                              : atomic_exchange_explicit(&store->store_level[0][at_one], 0, memory_order_seq_cst);

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rtlab.allocators import Allocator, choose_allocators, find_allocators, what_to_do
 from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, RTMALLOC
@@ -16,14 +15,13 @@ from rtlab.debian import ensure_packages
 from rtlab.entries import Absent, Entry
 from rtlab.environment import describe
 from rtlab.loads import LOAD_NAMES, LOADS, load_entry
-from rtlab.measuring import Run, measure
 from rtlab.mistakes import Mistake, choose
 from rtlab.native import Native, ensure_native
 from rtlab.places import Places
 from rtlab.ratios import mark_wrong_output
 from rtlab.real_programs import PROGRAM_NAMES, PROGRAMS, program_entry
 from rtlab.results import REFERENCES, to_frame, write_results
-from rtlab.rounds import run_all
+from rtlab.resuming import run_rounds
 from rtlab.tables import absent_lines, medians_table, ratio_table, targets_table
 from rtlab.targets import judge_all
 
@@ -43,6 +41,7 @@ class Options:
     out: Path
     install: bool
     quick: bool
+    fresh: bool
 
 
 def find_entries(places: Places, names: Sequence[str], options: Options) -> list[Entry | Absent]:
@@ -93,28 +92,16 @@ def run_and_show(
     environment: dict[str, object],
     console: Console,
 ) -> int:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+    out, key_file = options.out, options.out / "runs.key"
+    if options.fresh:
+        key_file.unlink(missing_ok=True)
+    records, complete = run_rounds(
+        native, entries, allocators, options.runs, options.limit_s, out / "runs.csv", key_file, console
     )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=len(entries) * len(allocators) * options.runs)
-        done = 0
-
-        def progress(entry: Entry, number: int, allocator: Allocator) -> None:
-            nonlocal done
-            text = f"{entry.name}, round {number + 1} of {options.runs}, {allocator.name}"
-            bar.update(task, completed=done, description=text)
-            done += 1
-
-        def one(entry: Entry, allocator: Allocator) -> Run:
-            return measure(native, entry, allocator, options.limit_s)
-
-        records, complete = run_all(entries, allocators, options.runs, one, options.out / "runs.csv", progress)
+    if complete:
+        key_file.unlink()  # the next call measures anew
     if not complete:
-        console.print("[yellow]Interrupted: what was measured so far follows.")
+        console.print("[yellow]Interrupted: what was measured so far follows. The same command goes on from here.")
     if records:
         runs = mark_wrong_output(to_frame(records))
         files = write_results(options.out, runs, environment, absent, complete)

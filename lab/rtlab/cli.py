@@ -69,6 +69,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/bench].")] = None,
     install: Annotated[bool, typer.Option(help="Install programs that are missing (apt-get).")] = False,
     quick: Annotated[bool, typer.Option(help="Fewer allocators, runs and less work.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Do not go on where an interrupted call stopped.")] = False,
 ) -> None:
     """Measure time and peak memory of loads and real programs, in interleaved runs."""
     places = find_places()
@@ -82,6 +83,7 @@ def bench(
         out=(out or places.bench).resolve(),
         install=install,
         quick=quick,
+        fresh=fresh,
     )
     raise typer.Exit(run_bench(places, options, console))
 

@@ -3,7 +3,9 @@
 import csv
 
 import pytest
+from rich.console import Console
 
+from rtlab import resuming
 from rtlab.allocators import Allocator
 from rtlab.entries import Entry
 from rtlab.measuring import Run, ending, essential_output, measure, preload
@@ -38,6 +40,29 @@ def test_an_interrupted_run_keeps_what_was_measured(tmp_path):
     assert not complete and len(records) == 2
     with file.open() as stream:
         assert [row["allocator"] for row in csv.DictReader(stream)] == ["a", "b"]
+
+
+def test_a_bench_that_was_interrupted_goes_on(tmp_path, monkeypatch):
+    file, key_file, calls = tmp_path / "runs.csv", tmp_path / "runs.key", []
+
+    def interrupted_at_the_third(native, one, allocator, limit_s):
+        calls.append(allocator.name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return GOOD
+
+    monkeypatch.setattr(resuming, "measure", interrupted_at_the_third)
+
+    def bench(*allocators, limit_s=9):
+        return resuming.run_rounds(None, [entry("x", "ls")], allocators, 3, limit_s, file, key_file, Console())
+
+    records, complete = bench(A, B)
+    assert not complete and len(records) == 2
+    records, complete = bench(A, B)
+    assert complete and len(records) == 6 and len(calls) == 7  # the third was made again
+    assert bench(A, B)[1] and len(calls) == 7
+    bench(A, B, limit_s=10)  # something else: nothing is taken over
+    assert len(calls) == 13
 
 
 def test_a_failure_is_recorded_for_each_round_but_run_once(tmp_path):

@@ -140,6 +140,22 @@ TEST(classes_take_turns) {
   for (unsigned class = 2; class <= SPAN_MEDIUM; class++) CHECK_EQUAL(atomic_load(&freed[class]), 0);
 }
 
+// In the leaves that all classes share nobody waits behind spans that are always busy, there or in other classes.
+TEST(spans_in_shared_leaves_take_turns) {
+  enum { SHARED = 3 * HINT_FANOUT, BUSY = 10 };
+  start(SHARED + SPAN_MEDIUM);
+  for (uint32_t i = 0; i < SHARED; i++) CHECK(hint_attach(hints, 0, &spans[i]));
+  for (unsigned class = 1; class < SPAN_MEDIUM; class++) CHECK(hint_add_leaf(hints, class));
+  for (unsigned class = 1; class < SPAN_MEDIUM; class++) CHECK(hint_attach(hints, class, &spans[SHARED + class]));
+  for (uint32_t i = 0; i < SHARED; i++) raise_hint(i);
+  for (unsigned turn = 0; turn < 3 * SHARED; turn++) {
+    look();
+    for (uint32_t i = 0; i < BUSY; i++) raise_hint(i);
+    for (unsigned class = 1; class < SPAN_MEDIUM; class++) raise_hint(SHARED + class);
+  }
+  for (uint32_t i = BUSY; i < SHARED; i++) CHECK_EQUAL(atomic_load(&freed[i]), 0);
+}
+
 // Medium blocks' bits are taken a word at a time; what a thread leaves behind is found again.
 TEST(the_stash_holds_a_word) {
   start(40);

@@ -291,7 +291,7 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
             if variant.allocator.library is not None:
                 status.update(f"instructions, {variant.name}")
                 cells += count(places, variant, plan.mallocs, folder)
-        options = Options(None, None, rounds, scale, max(2, os.cpu_count() or 2), limit_s, out, False, not plan.full)
+        options = Options(None, None, rounds, scale, max(2, os.cpu_count() or 2), limit_s, out, False, not plan.full, False)
         native = ensure_native(places)
         for entry in find_entries(places, loads, options) if loads else []:
             if not isinstance(entry, Entry):

@@ -19,19 +19,18 @@ from rich.console import Console
 
 from rtlab.allocators import Allocator
 from rtlab.entries import Entry
-from rtlab.environment import describe, sha256
-from rtlab.measuring import Run, measure
+from rtlab.environment import describe
 from rtlab.mistakes import Mistake
 from rtlab.native import Native, ensure_native
 from rtlab.page import table_of, write_page
 from rtlab.places import Places
 from rtlab.results import to_frame
-from rtlab.rounds import read_records, run_all
+from rtlab.resuming import run_rounds
 from rtlab.svg import as_svg, new_figure
 from rtlab.traces.contenders import MODES, check_names, choose_contenders, settings_of_mode
 from rtlab.traces.plan import Plan
 from rtlab.traces.recommending import SCORE, mark_other_output, ranking, recommend, whole_runs
-from rtlab.traces.replay_command import INTERRUPTED, Results, load_plan, prepare, progress_bar, replay_all
+from rtlab.traces.replay_command import INTERRUPTED, Results, load_plan, prepare, replay_all
 from rtlab.traces.replaying import RECORDINGS, forget
 from rtlab.traces.report import terminal_table, terminal_tables, write_replay
 from rtlab.traces.statistics import cost_table
@@ -110,37 +109,19 @@ def with_profiles(
     return ready
 
 
-def key_of(words: Sequence[str], allocators: Sequence[Allocator], limit_s: int) -> str:
-    libraries = [sha256(one.library) if one.library else one.version for one in allocators]
-    parts = [*words, os.getcwd(), str(limit_s), *(one.name for one in allocators), *libraries]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
 def run_whole(
     native: Native, entry: Entry, allocators: Sequence[Allocator], options: CompareOptions, out: Path, console: Console
 ) -> tuple[pd.DataFrame, bool]:
-    key, key_file, file = (
-        key_of(entry.command, allocators, options.limit_s),
-        out / "kept" / "runs.key",
+    records, complete = run_rounds(
+        native,
+        [entry],
+        allocators,
+        options.runs,
+        options.limit_s,
         out / "runs.csv",
+        out / "kept" / "runs.key",
+        console,
     )
-    same = key_file.is_file() and key_file.read_text() == key
-    done = read_records(file) if same else []
-    key_file.write_text(key)
-    with progress_bar(console) as bar:
-        task = bar.add_task("", total=options.runs * len(allocators))
-        count = 0
-
-        def progress(_: Entry, number: int, allocator: Allocator) -> None:
-            nonlocal count
-            text = f"whole program, run {number + 1} of {options.runs}, {allocator.name}"
-            bar.update(task, completed=count, description=text)
-            count += 1
-
-        def one(entry: Entry, allocator: Allocator) -> Run:
-            return measure(native, entry, allocator, options.limit_s)
-
-        records, complete = run_all([entry], allocators, options.runs, one, file, progress, done)
     return mark_other_output(to_frame(records)), complete
 
 

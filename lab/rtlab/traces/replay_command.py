@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rtmalloc_tools.mistakes import Mistake as ToolMistake
 from rtmalloc_tools.trace.blocks import link
 from rtmalloc_tools.trace.trace_format import read_trace
@@ -19,6 +18,7 @@ from rtlab.environment import describe
 from rtlab.mistakes import Mistake
 from rtlab.native import ensure_native
 from rtlab.places import Places
+from rtlab.resuming import progress_bar
 from rtlab.traces.contenders import check_names, choose_contenders
 from rtlab.traces.plan import Plan, make_plan, write_plan
 from rtlab.traces.replaying import Bench, Replayed, forget, keep, kept, own_kib, replay_on
@@ -53,11 +53,6 @@ def load_plan(trace: Path) -> Plan:
     if not len(plan.operations):
         raise Mistake(f"{trace}: holds no allocation to replay. Record a program that allocates.")
     return plan
-
-
-def progress_bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
 
 
 def replay_all(bench: Bench, allocators: Sequence[Allocator], console: Console) -> Results:
