@@ -42,6 +42,7 @@ struct heap {
   bool keeps_pages;                      // an empty page stays if its class has no other with free blocks
   uint32_t waiting;                      // span index: stack of empty spans to be released (segment_wait)
   uint32_t turn;                         // of housekeeping (page.c)
+  uint32_t visited;                      // the class that it has looked at last
   struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one
   size_t store_from, store_reach;        // of large sizes, the stores' are [store_from, store_from + store_reach)
   struct record *record;                 // counts its peaks (record.h); NULL: not recorded

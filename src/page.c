@@ -111,11 +111,26 @@ void page_release_waiting(struct heap *heap) {
   if (heap->waiting) release_waiting(heap);
 }
 
+// Classes are visited in turn: a page of several granules that is current and empty serves another class better. That the class may
+// be in use again at any moment does not matter: a visit comes after hundreds of operations that are not short. Not in
+// a heap that was prepared, and not in one that is recorded, so that what a class had is there for the next run.
+static bool release_idle(struct heap *heap, unsigned class) {
+  if (RTM_UNLIKELY(heap->stores != NULL) || RTM_UNLIKELY(heap->record != NULL)) return false;
+  unsigned visited = heap->visited = heap->visited % CLASSES + 1;
+  struct span *page = heap->page[visited];
+  if (page->used != 1 || page->length == 1 || visited == class) return false;
+  heap->page[visited] = &rtm_no_page;
+  page->used = 0;
+  segment_wait(heap, page);
+  return true;
+}
+
 // What an operation leaves to be done for the heap as a whole is done by a later one that has little to do itself: one
 // piece in each, so that no operation is much longer than its own work. The kinds:
 //   release  an empty page or medium block that waits
 //   shrink   free memory goes back to the system                             (segment_must_shrink, arena_must_shrink)
 //   prepare  a free segment, and memory for nodes of the hint trees          (segment.h, hint.h)
+//   idle     an empty current page waits to be released
 //   collect  what other threads have freed, in any class
 // True if there was any of the rest to do.
 static bool housekeep(struct heap *heap, unsigned class) {
@@ -399,11 +414,18 @@ static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   return take_from_new(heap, class);
 }
 
+enum { ROUND = 8 };  // operations
+
+// Now and then, if there is nothing else to do, a class is visited. (Apart, as a second call would cost the other way
+// its registers.)
+static RTM_NOINLINE bool housekeep_or_visit(struct heap *heap, unsigned class) {
+  return housekeep(heap, class) || (heap->turn % ROUND == 0 && release_idle(heap, class));
+}
+
 // A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. Long pieces take
 // turns, so that none waits for ever, and with one of them a single block is handed out, so that this operation is not
 // much longer than others.
 static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class) {
-  enum { ROUND = 8 };
   const struct span *page = heap->page[class];
   uint32_t turn = heap->turn++;
   // The class's own tree comes first: what is freed in the leaves that all share is found later than in its own.
@@ -421,7 +443,7 @@ static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class)
       return block;
     }
   }
-  return take_at_hand(heap, class, housekeep(heap, class) ? 1 : batch_of(class));
+  return take_at_hand(heap, class, housekeep_or_visit(heap, class) ? 1 : batch_of(class));
 }
 
 void *page_malloc(struct heap *heap, unsigned class) {

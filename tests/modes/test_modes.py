@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -210,18 +212,17 @@ def test_memory_that_may_not_be_locked_is_a_warning(profile: Path) -> None:
     command = ["prlimit", "--memlock=65536", "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]
     if os.geteuid() == 0:
         command = ["prlimit", "--memlock=65536", "setpriv", "--reuid=65534", "--clear-groups", "--"]
-    environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_PROFILE": "/dev/fd/0", "RTMALLOC_MODE": "pag"}
-    shared = Path("/tmp") / f"rtm-test-{os.getpid()}.rtp"
-    shared.write_bytes(profile.read_bytes())
-    shared.chmod(0o644)
-    try:
-        environment["RTMALLOC_PROFILE"] = str(shared)
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    # The build folder may be one that only its owner can read.
+    with tempfile.TemporaryDirectory() as shared:
+        Path(shared).chmod(0o755)
+        files = [Path(shared, file.name) for file in (Path(LIBRARY), profile)]
+        for file, original in zip(files, (LIBRARY, profile), strict=True):
+            shutil.copyfile(original, file)
+            file.chmod(0o644)
         # Only the program itself has the library.
-        inner = ["env", f"LD_PRELOAD={LIBRARY}", f"RTMALLOC_PROFILE={shared}", "RTMALLOC_MODE=pag", "/bin/true"]
-        plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        inner = ["env", f"LD_PRELOAD={files[0]}", f"RTMALLOC_PROFILE={files[1]}", "RTMALLOC_MODE=pag", "/bin/true"]
         result = subprocess.run([*command, *inner], env=plain, capture_output=True, text=True, check=False)
-    finally:
-        shared.unlink()
     assert result.returncode == 0
     assert "RLIMIT_MEMLOCK" in result.stderr and "65536" in result.stderr
 

@@ -209,6 +209,20 @@ TEST(the_first_page_of_a_class_is_small_and_later_ones_are_full_grown) {
   }
 }
 
+// Classes that were busy once do not keep their last page, which is full-grown, for ever.
+TEST(idle_current_pages_serve_other_classes) {
+  enum { SIZES = 32, BLOCKS = 1600, ROUNDS = 40 * SIZES, FULL_GROWN = PAGE_GRANULES_MAX };
+  struct heap *heap = start();
+  static void *blocks[BLOCKS];
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    size_t size = 32 * (1 + round * 7 % SIZES);
+    for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = take(size);
+    for (unsigned i = 0; i < BLOCKS; i++) give(blocks[i], size);
+  }
+  CHECK(!check_heap(heap));
+  CHECK(heap->live <= SIZES * FULL_GROWN / 2);
+}
+
 TEST(random_blocks_of_a_few_classes) {
   enum { SLOTS = 3000 };
   struct heap *heap = start();
