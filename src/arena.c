@@ -1,5 +1,6 @@
 // See arena.h. Not on any bounded path but arena_take_segment and arena_give_segment, which have no loop of their own.
 #include "arena.h"
+#include "os/pin.h"
 #include "os/purge.h"
 #include "secure/secure.h"
 
@@ -687,7 +688,8 @@ void *arena_metadata(size_t bytes) {
 }
 
 bool arena_reserve(size_t bytes) {
-  if (bytes > (size_t)rtm_arena.segments_most << SEGMENT_SHIFT) return false;
+  // Touching more than the machine has would end the process.
+  if (bytes > os_machine_memory() || bytes > (size_t)rtm_arena.segments_most << SEGMENT_SHIFT) return false;
   uint32_t granules = (uint32_t)((bytes + GRANULE_SIZE - 1) >> GRANULE_SHIFT);
   bool zero;
   struct span *run = arena_take_run(granules, 1, &zero);

@@ -33,7 +33,8 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   const struct class_shape *shape = &rtm_shape[page->kind];
   uint32_t blocks = page_blocks(page), listed = 0;
   REQUIRE(page->reciprocal == shape->reciprocal, "a page has its class's reciprocal");
-  REQUIRE(page->length - span_guard() <= shape->granules_most || page->length <= 3,  // 3: a segment without descriptors (segment.c)
+  REQUIRE(page->length - span_guard() <= shape->granules_most ||
+              page->length <= 3,  // 3: a segment without descriptors (segment.c)
           "a page is no longer than its class allows");
   REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT,
           "a page's blocks fit in its span");

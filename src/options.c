@@ -153,7 +153,7 @@ void options_read(void) {
 void options_apply(void) {
   if (rtm_options.reserve && !arena_reserve(rtm_options.reserve))
     message_warn("RTMALLOC_RESERVE", get("RTMALLOC_RESERVE"),
-                 "the system or RTMALLOC_LIMIT does not give that much memory; nothing is reserved");
+                 "the machine, the system or RTMALLOC_LIMIT does not give that much memory; nothing is reserved");
 }
 
 // ---- by call ----
@@ -175,7 +175,8 @@ static const char *set(enum rtm_option option, uint64_t value, int *error) {
       *error = EBUSY;
       if (rtm_arena.granules_reserved) return "RTM_OPTION_RESERVE: a reserve is there already";
       *error = ENOMEM;
-      if (!arena_reserve(value)) return "RTM_OPTION_RESERVE: the system or the limit does not give that much memory";
+      if (!arena_reserve(value))
+        return "RTM_OPTION_RESERVE: the machine, the system or the limit does not give that much memory";
       rtm_options.reserve = value;
       return NULL;
     case RTM_OPTION_ON_MISS:

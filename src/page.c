@@ -111,9 +111,10 @@ void page_release_waiting(struct heap *heap) {
   if (heap->waiting) release_waiting(heap);
 }
 
-// Classes are visited in turn: a page of several granules that is current and empty serves another class better. That the class may
-// be in use again at any moment does not matter: a visit comes after hundreds of operations that are not short. Not in
-// a heap that was prepared, and not in one that is recorded, so that what a class had is there for the next run.
+// Classes are visited in turn: a page of several granules that is current and empty serves another class better. That
+// the class may be in use again at any moment does not matter: a visit comes after hundreds of operations that are not
+// short. Not in a heap that was prepared, and not in one that is recorded, so that what a class had is there for the
+// next run.
 static bool release_idle(struct heap *heap, unsigned class) {
   if (RTM_UNLIKELY(heap->stores != NULL) || RTM_UNLIKELY(heap->record != NULL)) return false;
   unsigned visited = heap->visited = heap->visited % CLASSES + 1;
@@ -422,9 +423,9 @@ static RTM_NOINLINE bool housekeep_or_visit(struct heap *heap, unsigned class) {
   return housekeep(heap, class) || (heap->turn % ROUND == 0 && release_idle(heap, class));
 }
 
-// A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. Long pieces take
-// turns, so that none waits for ever, and with one of them a single block is handed out, so that this operation is not
-// much longer than others.
+// A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. Long pieces
+// take turns, so that none waits for ever, and with one of them a single block is handed out, so that this operation is
+// not much longer than others.
 static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class) {
   const struct span *page = heap->page[class];
   uint32_t turn = heap->turn++;

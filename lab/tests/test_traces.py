@@ -178,12 +178,13 @@ def test_a_replay_writes_its_page_and_goes_on_where_it_was_interrupted(tmp_path)
     first = rtlab("replay", trace, "--allocators", "glibc", "--runs", "2", "--out", out)
     assert first.returncode == 0, first.stderr
     made = (out / "kept" / "glibc.json").stat().st_mtime_ns
-    second = rtlab("replay", trace, "--allocators", "glibc,tlsf", "--runs", "2", "--out", out)
+    second = rtlab("replay", trace, "--allocators", "glibc,tlsf,rt-mimalloc-pag", "--runs", "2", "--out", out)
     assert second.returncode == 0, second.stderr
     assert (out / "kept" / "glibc.json").stat().st_mtime_ns == made
     runs, costs = pd.read_csv(out / "replays.csv"), pd.read_csv(out / "costs.csv")
-    assert runs["allocator"].tolist() == ["glibc", "tlsf"] and (runs["status"] == "ok").all()
+    assert runs["allocator"].tolist() == ["glibc", "tlsf", "rt-mimalloc-pag"] and (runs["status"] == "ok").all()
     assert (costs["calls"] == 200).all() and (costs["p50"] <= costs["p99.99"]).all()
+    assert (out / "kept" / "rt-mimalloc-pag.rtp").is_file()
     assert len(pd.read_csv(out / "operations.csv")) == 400
     page = (out / "page.html").read_text()
     assert page.count("<svg") == 6 and "<script src" not in page and 'href="http' not in page

@@ -1,4 +1,4 @@
-// Locking memory. Layer: above bits. Called by mode only.
+// Locking memory, and how much there is. Layer: above bits. Called by mode and arena.
 #ifndef RTM_OS_PIN_H
 #define RTM_OS_PIN_H
 

@@ -198,6 +198,30 @@ def test_a_path_that_is_no_profile(path: str, reason: str) -> None:
         assert path in result.stderr and reason in result.stderr, (option, result.stderr)
 
 
+def test_a_profile_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    path = str(tmp_path / "file" / "p.rtp")  # not even root can
+    result = run("load", record=path)
+    assert result.returncode == 0 and path in result.stderr and "a part of its path is no folder" in result.stderr
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_threads_that_the_profile_does_not_know_are_served_and_counted(
+    profile: Path, tmp_path: Path, mode: str
+) -> None:
+    contents = bytearray(profile.read_bytes())
+    records, record_bytes = struct.unpack_from("<II", contents, 24)
+    for at in range(64, 64 + records * record_bytes, record_bytes):
+        if contents[at] not in b"\0*":
+            struct.pack_into("56s", contents, at, b"another-program")
+    path, report = tmp_path / "p.rtp", tmp_path / "report.json"
+    path.write_bytes(checksummed(bytes(contents)))
+    result = run("load", profile=str(path), mode=mode, seal="1", report=str(report))
+    assert result.returncode == 0 and "refused 0" in result.stdout
+    told = json.loads(report.read_text())
+    assert told["sealed"] == 1 and told["misses_thread"] > 0
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_bit_matters(profile: Path, tmp_path: Path, mode: str) -> None:
     contents = profile.read_bytes()

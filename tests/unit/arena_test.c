@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "os/pin.h"
 #include "rtmalloc.h"
 #include "secure/secure.h"
 #include "test.h"
@@ -357,6 +359,11 @@ static void refused_reserve(const char *value) {
   rtm_free(block);
   check_arena();
   CHECK_EQUAL(rtm_arena.granules_reserved, 0);
+}
+TEST(a_reserve_above_the_machines_memory_is_left_out) {
+  char text[32];
+  snprintf(text, sizeof text, "%zu", os_machine_memory() + 1);
+  refused_reserve(text);
 }
 TEST(a_reserve_of_2_to_the_44_is_left_out) { refused_reserve("16T"); }
 TEST(a_reserve_of_2_to_the_44_and_1_is_left_out) { refused_reserve("17592186044417"); }

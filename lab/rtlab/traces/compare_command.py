@@ -27,7 +27,7 @@ from rtlab.places import Places
 from rtlab.results import to_frame
 from rtlab.resuming import run_rounds
 from rtlab.svg import as_svg, new_figure
-from rtlab.traces.contenders import MODES, check_names, choose_contenders, settings_of_mode
+from rtlab.traces.contenders import MODES, PROFILED, check_names, choose_contenders, loading, recording
 from rtlab.traces.plan import Plan
 from rtlab.traces.recommending import SCORE, mark_other_output, ranking, recommend, whole_runs
 from rtlab.traces.replay_command import INTERRUPTED, Results, load_plan, prepare, replay_all
@@ -96,14 +96,15 @@ def record(native: Native, words: Sequence[str], trace: Path, limit_s: int) -> N
 def with_profiles(
     native: Native, entry: Entry, allocators: Sequence[Allocator], folder: Path, limit_s: int
 ) -> list[Allocator]:
-    """rtmalloc's modes get a profile of the whole program; a mode whose recording fails runs without and misses."""
+    """What a profile prepares gets one of the whole program; if recording fails, it runs without."""
     ready = []
     for allocator in allocators:
-        if allocator.name in MODES:
-            profile = folder / "program.rtp"
+        if allocator.name in PROFILED:
+            profile = folder / ("program.rtp" if allocator.name in MODES else f"{allocator.name}.profile")
+            recorder = replace(allocator, environment=recording(allocator.name, profile))
             for _ in range(0 if profile.is_file() else RECORDINGS):
-                measure(native, entry, replace(allocator, environment={"RTMALLOC_RECORD": str(profile)}), limit_s)
-            settings = settings_of_mode(allocator.name, profile, folder / "report.json")
+                measure(native, entry, recorder, limit_s)
+            settings = loading(allocator.name, profile, folder / "report.json")
             allocator = replace(allocator, environment=settings if profile.is_file() else {})
         ready.append(allocator)
     return ready

@@ -1,9 +1,9 @@
-"""What a trace can be played on: the allocators of `rtlab bench`, rtmalloc's modes, the papers' allocators."""
+"""What a trace can be played on: the allocators of `rtlab bench`, rtmalloc's modes, RT-Mimalloc, the papers' allocators."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rtlab.allocators import Allocator, find_allocators, what_to_do
@@ -11,7 +11,26 @@ from rtlab.catalogue import ALLOCATOR_NAMES, RTMALLOC
 from rtlab.mistakes import Mistake, choose
 from rtlab.places import Places
 
-MODES = {f"{RTMALLOC}-{mode}": mode for mode in ("seg", "pag")}
+
+@dataclass(frozen=True)
+class Profiled:
+    """What a recorded profile prepares: the environments that record and load it; {profile} and {report} are files."""
+
+    record: Mapping[str, str]
+    load: Mapping[str, str]
+
+
+def sealed(mode: str) -> Profiled:
+    load = {"PROFILE": "{profile}", "MODE": mode, "SEAL": "1", "REPORT": "{report}"}
+    return Profiled({"RTMALLOC_RECORD": "{profile}"}, {f"RTMALLOC_{key}": value for key, value in load.items()})
+
+
+MODES = {f"{RTMALLOC}-{mode}": sealed(mode) for mode in ("seg", "pag")}
+PROFILED = MODES | {
+    f"rt-mimalloc-{setting}": Profiled({"RT_MIMALLOC_SAVE": "{profile}"}, {"RT_MIMALLOC_LOAD": "{profile}"})
+    for setting in ("seg", "pag")
+}
+RT_MIMALLOC = ("rt-mimalloc-original", "rt-mimalloc-seg", "rt-mimalloc-pag")
 ALGORITHMS = (
     "tlsf",
     "half-fit",
@@ -22,7 +41,7 @@ ALGORITHMS = (
     "dlmalloc-2.7.2",
     "dlmalloc-2.8.3",
 )
-NAMES = (RTMALLOC, *MODES, *ALLOCATOR_NAMES[1:], *ALGORITHMS)
+NAMES = (RTMALLOC, *MODES, *ALLOCATOR_NAMES[1:], *RT_MIMALLOC, *ALGORITHMS)
 LEAST_AREA = 1 << 30
 
 
@@ -31,25 +50,30 @@ def area_bytes(peak_live: int) -> int:
     return max(LEAST_AREA, 1 << (8 * peak_live).bit_length())
 
 
+def library_of(places: Places, name: str) -> Path:
+    """Of an allocator in algorithms/. RT-Mimalloc has threads of its own; the others have a lock around them."""
+    return places.build / "algorithms" / (f"lib{name}.so" if name in RT_MIMALLOC else f"lib{name}-preload.so")
+
+
 def find_contenders(places: Places, peak_live: int) -> dict[str, Allocator]:
     """Every one that is there, in the order of NAMES."""
     found = find_allocators(places)
     for name in MODES:
         if RTMALLOC in found:
             found[name] = replace(found[RTMALLOC], name=name)
-    for name in ALGORITHMS:
-        library = places.build / "algorithms" / f"lib{name}-preload.so"
+    area = {"ALGORITHM_AREA": str(area_bytes(peak_live))}
+    for name in (*RT_MIMALLOC, *ALGORITHMS):
+        library = library_of(places, name)
         if library.is_file():
-            area = {"ALGORITHM_AREA": str(area_bytes(peak_live))}
-            found[name] = Allocator(name, library, "this tree", "algorithms/, with a lock", area)
+            found[name] = Allocator(name, library, "this tree", "algorithms/", {} if name in RT_MIMALLOC else area)
     return {name: found[name] for name in NAMES if name in found}
 
 
 def why_absent(places: Places, name: str) -> str:
     if name in MODES:
         return what_to_do(places, RTMALLOC)
-    if name in ALGORITHMS:
-        return f"{name} is not built: {places.build}/algorithms has no lib{name}-preload.so. Run 'make' first."
+    if name in ALGORITHMS or name in RT_MIMALLOC:
+        return f"{name} is not built: {library_of(places, name)} does not exist. Run 'make' first."
     return what_to_do(places, name)
 
 
@@ -67,7 +91,9 @@ def choose_contenders(places: Places, names: list[str] | None, peak_live: int) -
     return [there[name] for name in names or NAMES if name in there], missing
 
 
-def settings_of_mode(name: str, profile: Path, report: Path) -> Mapping[str, str]:
-    """rtmalloc sealed with a recorded profile."""
-    values = {"PROFILE": str(profile), "MODE": MODES[name], "SEAL": "1", "REPORT": str(report)}
-    return {f"RTMALLOC_{key}": value for key, value in values.items()}
+def recording(name: str, profile: Path) -> Mapping[str, str]:
+    return {key: value.format(profile=profile) for key, value in PROFILED[name].record.items()}
+
+
+def loading(name: str, profile: Path, report: Path) -> Mapping[str, str]:
+    return {key: value.format(profile=profile, report=report) for key, value in PROFILED[name].load.items()}

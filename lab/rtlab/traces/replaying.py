@@ -20,9 +20,9 @@ from rtlab.entries import Entry
 from rtlab.environment import sha256
 from rtlab.measuring import measure, preload
 from rtlab.native import Native
-from rtlab.traces.contenders import MODES, settings_of_mode
+from rtlab.traces.contenders import PROFILED, loading, recording
 
-RECORDINGS = 2  # of rtmalloc's profile: racing threads give varying peaks
+RECORDINGS = 2  # of a profile: racing threads give varying peaks
 
 
 @dataclass(frozen=True)
@@ -96,19 +96,20 @@ def count_calls(bench: Bench, allocator: Allocator) -> dict[str, int] | None:
 
 
 def prepared(bench: Bench, allocator: Allocator) -> tuple[str, Allocator, Path | None]:
-    """For a mode of rtmalloc: a profile recorded by playing the plan, and the settings that load and seal it."""
-    if allocator.name not in MODES:
+    """For what a profile prepares: one recorded by playing the plan, and the settings that load it."""
+    if allocator.name not in PROFILED:
         return "ok", allocator, None
     profile, report = bench.folder / f"{allocator.name}.rtp", bench.folder / "report.json"
     profile.unlink(missing_ok=True)
-    recorder = replace(allocator, environment={"RTMALLOC_RECORD": str(profile)})
+    recorder = replace(allocator, environment=recording(allocator.name, profile))
     for _ in range(RECORDINGS):
         status, _, _ = play(bench, recorder)
         if status != "ok":
             return f"{status} (recording)", allocator, None
     if not profile.is_file():
         return "X no profile", allocator, None
-    settings = settings_of_mode(allocator.name, profile, report)
+    settings = loading(allocator.name, profile, report)
+    report.unlink(missing_ok=True)  # not every one of them writes it
     return "ok", replace(allocator, environment=settings), report
 
 
