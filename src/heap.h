@@ -79,10 +79,10 @@ RTM_HIDDEN extern _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_
 struct heap *heap_of_thread(void);
 // A general heap: adopted or made. NULL: out of memory.
 struct heap *heap_general(void);
-// A heap of its own in this state, `index` of its routine or the next that is free; in the list of all heaps. NULL: out
-// of memory.
 // The state of a heap that a thread has.
 enum heap_state heap_owned(void);
+// A heap of its own in this state, `index` of its routine or the next that is free; in the list of all heaps. NULL: out
+// of memory.
 enum { HEAP_NEXT_INDEX = UINT32_MAX };
 struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
 // A profile was loaded: if there is a prepared heap for the calling thread, its own one serves what that has not.

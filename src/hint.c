@@ -63,11 +63,7 @@ struct hint_leaf *hint_reserve(struct hints *hints, unsigned class) {
 
 bool hint_init(struct hints *hints) {
   // Room for the first spans of every class: two leaves. (Medium blocks do not use the stash there.)
-  if (!hint_add_leaf(hints, SPAN_MEDIUM) || !hint_add_leaf(hints, 0)) return false;
-  struct hint_leaf *first = hints->class[0].vacant;
-  while (hints->class[0].vacant == first)
-    if (!hint_grow(hints, 0)) return false;
-  return true;
+  return hint_add_leaf(hints, SPAN_MEDIUM) && hint_reserve(hints, 0) && hint_reserve(hints, 0);
 }
 
 // Clears the bit above `word` if nothing is set below it; true if it did, so that the next level has to be looked at.
@@ -216,8 +212,8 @@ static RTM_NOINLINE struct span *take_far(struct hints *hints) {
 struct span *hint_take_any(struct hints *hints) {
   uint32_t turn = hints->turn++;
   if (turn & 1) {
-    struct hint_group *shared = hints->class[0].group;
-    uint64_t leaves = shared ? atomic_load_explicit(&shared->word.bits, memory_order_seq_cst) : 0;
+    const struct hint_group *shared = hints->class[0].group;
+    uint64_t leaves = atomic_load_explicit(&shared->word.bits, memory_order_seq_cst);
     if (leaves) return take_shared(hints, shared, leaves);
   }
   uint32_t word = turn >> 1 & 1;

@@ -195,11 +195,11 @@ static void release_and_shrink(struct heap *heap, struct span *span) {
     if (joined) {
       segment_shrink_by(heap, span);
     } else {
-      segment_insert(heap, span);
+      segment_insert_dirty(heap, span);
       segment_shrink(heap);
     }
   } else {
-    segment_insert(heap, span);
+    segment_insert_dirty(heap, span);
     if (RTM_UNLIKELY(arena_must_shrink()) && !joined) arena_shrink();
   }
 }

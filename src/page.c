@@ -111,6 +111,9 @@ void page_release_waiting(struct heap *heap) {
   if (heap->waiting) release_waiting(heap);
 }
 
+// Operations: what is done now and then, or left out now and then, is so in one of them.
+enum { ROUND = 8 };
+
 // Classes are visited in turn: a page of several granules that is current and empty serves another class better. That
 // the class may be in use again at any moment does not matter: a visit comes after hundreds of operations that are not
 // short. Not in a heap that was prepared, and not in one that is recorded, so that what a class had is there for the
@@ -405,17 +408,14 @@ static void *take_waiting(struct heap *heap, struct span *page) {
 // but not always, as then nothing would be collected in other classes, if all that a program does is to pass one
 // class's blocks round.
 static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
-  enum { ROUNDS_MOST = 8 };
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
-  if (heap->turn++ % ROUNDS_MOST) {
+  if (heap->turn++ % ROUND) {
     page = hint_peek(&heap->hints, class);
     if (page && has_remote(page)) return take_remote(heap, page);
   }
   return take_from_new(heap, class);
 }
-
-enum { ROUND = 8 };  // operations
 
 // Now and then, if there is nothing else to do, a class is visited. (Apart, as a second call would cost the other way
 // its registers.)

@@ -2,7 +2,8 @@
 // most 10^4 blocks ahead. Peak resident memory stays within 1.5 times the peak of live memory
 // (blocks in flight included) plus 8 MiB.
 //   producer_consumer OPERATIONS CONSUMERS [stopped | AHEAD]
-// AHEAD: at most so many blocks ahead rather than 10^4; then little is live in many size classes. With `stopped`, signals put a random consumer to sleep for some ms, between any two of its
+// AHEAD: at most so many blocks ahead rather than 10^4; then little is live in many size classes.
+// With `stopped`, signals put a random consumer to sleep for some ms, between any two of its
 // instructions, while the others go on.
 #include "check.h"
 

@@ -10,8 +10,8 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -28,6 +28,7 @@ from rtlab.mistakes import Mistake, choose
 from rtlab.native import Native, ensure_native
 from rtlab.page import Cell, PageTable, number, write_page
 from rtlab.places import Places
+from rtlab.profiled import MODES, loading, recording
 
 NAME = "rt-mimalloc"
 TITLE = "RT-Mimalloc: a new look at dynamic memory allocation for real-time systems (Giannessi et al. 2023)"
@@ -58,16 +59,20 @@ SYNTHETIC = ("--mallocs", "18003", "--hold", "128")
 
 @dataclass(frozen=True)
 class Variant:
-    """An allocator in one setting. `record`: the environment that writes the profile {}, `use` that loads it."""
+    """An allocator in one setting. `profiled`: of those in rtlab.profiled, with a profile."""
 
     name: str
     allocator: Allocator
-    record: Mapping[str, str] = field(default_factory=dict)
-    use: Mapping[str, str] = field(default_factory=dict)
+    profiled: bool = False
 
+    def recorder(self, profile: Path) -> Allocator:
+        return replace(self.allocator, environment=recording(self.name, profile))
 
-def named(environment: Mapping[str, str], profile: Path) -> dict[str, str]:
-    return {key: value.format(profile) for key, value in environment.items()}
+    def ready(self, profile: Path) -> Allocator:
+        """What is measured."""
+        if not self.profiled:
+            return self.allocator
+        return replace(self.allocator, environment=loading(self.name, profile, profile.with_suffix(".json")))
 
 
 def variants(places: Places, say: Callable[[str], None]) -> list[Variant]:
@@ -85,18 +90,16 @@ def variants(places: Places, say: Callable[[str], None]) -> list[Variant]:
             raise Mistake(f"{name} is not built: {folder / file} does not exist. Run 'make' first.")
         return Allocator(name, folder / file, "this tree", f"build/algorithms/{file}")
 
-    there.append(Variant("tlsf", ours("tlsf", "libtlsf-preload.so"), use={"ALGORITHM_AREA": str(4 << 30)}))
+    area = {"ALGORITHM_AREA": str(4 << 30)}
+    there.append(Variant("tlsf", replace(ours("tlsf", "libtlsf-preload.so"), environment=area)))
     there.append(Variant("rt-mimalloc-original", ours("rt-mimalloc-original", "librt-mimalloc-original.so")))
     for setting in ("seg", "pag"):
         library = ours(f"rt-mimalloc-{setting}", f"librt-mimalloc-{setting}.so")
-        profile = {"record": {"RT_MIMALLOC_SAVE": "{}"}, "use": {"RT_MIMALLOC_LOAD": "{}"}}
-        there.append(Variant(f"rt-mimalloc-{setting}", library, **profile))
+        there.append(Variant(f"rt-mimalloc-{setting}", library, profiled=True))
         there.append(Variant(f"rt-mimalloc-{setting}-bare", replace(library, name=f"{library.name}-bare")))
     if RTMALLOC in found:
         there.append(Variant("rtmalloc-general", found[RTMALLOC]))
-        for mode in ("seg", "pag"):
-            use = {"RTMALLOC_PROFILE": "{}", "RTMALLOC_MODE": mode, "RTMALLOC_SEAL": "1"}
-            there.append(Variant(f"rtmalloc-{mode}", found[RTMALLOC], {"RTMALLOC_RECORD": "{}"}, use))
+        there += [Variant(name, found[RTMALLOC], profiled=True) for name in MODES]
     return there
 
 
@@ -111,11 +114,11 @@ def count(places: Places, variant: Variant, mallocs: int | None, folder: Path) -
         load[load.index("--mallocs") + 1] = str(mallocs)
     profile, functions, operations = folder / variant.name, folder / "functions.csv", folder / "each.csv"
     library = str(variant.allocator.library)
-    if variant.record:
-        recording = {**os.environ, "LD_PRELOAD": library, **named(variant.record, profile)}
-        subprocess.run(load, env=recording, check=True, capture_output=True)
+    if variant.profiled:
+        settings = {**os.environ, "LD_PRELOAD": library, **variant.recorder(profile).environment}
+        subprocess.run(load, env=settings, check=True, capture_output=True)
     command = [str(steps / "stepcount"), "--preload", library, "--each", str(operations), "--functions", str(functions)]
-    environment = {**os.environ, **named(variant.use, profile)}
+    environment = {**os.environ, **variant.ready(profile).environment}
     done = subprocess.run([*command, "--", *load], env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Mistake(f"Instructions cannot be counted: {done.stderr.strip()}. Leave them out: --no-instructions.")
@@ -139,10 +142,9 @@ def count(places: Places, variant: Variant, mallocs: int | None, folder: Path) -
 
 def recorded(native: Native, entry: Entry, variant: Variant, profile: Path, limit_s: int) -> str:
     """Records until the profile stays as it is (the paper's section VII); 'ok' or why not."""
-    environment = {**entry.environment, **named(variant.record, profile)}
     before = b""
     for _ in range(RECORDINGS_MOST):
-        run = measure(native, replace(entry, environment=environment), variant.allocator, limit_s)
+        run = measure(native, entry, variant.recorder(profile), limit_s)
         if run.status != "ok" or not profile.is_file():
             return run.status if run.status != "ok" else "X no profile"
         if profile.read_bytes() == before:
@@ -163,7 +165,7 @@ def runs_of(
     """Interleaved: each round runs every variant once."""
     failed: dict[str, str] = {}
     for variant in chosen:
-        if variant.record:
+        if variant.profiled:
             step(f"{entry.name}, {variant.name}, recording")
             status = recorded(native, entry, variant, folder / f"{entry.name}-{variant.name}", limit_s)
             if status != "ok":
@@ -174,8 +176,7 @@ def runs_of(
             if variant.name in failed:
                 yield variant, failed[variant.name]
                 continue
-            environment = {**entry.environment, **named(variant.use, folder / f"{entry.name}-{variant.name}")}
-            run = measure(native, replace(entry, environment=environment), variant.allocator, limit_s)
+            run = measure(native, entry, variant.ready(folder / f"{entry.name}-{variant.name}"), limit_s)
             if run.status != "ok":
                 failed[variant.name] = run.status
             yield variant, run if run.status == "ok" else run.status
@@ -291,7 +292,8 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
             if variant.allocator.library is not None:
                 status.update(f"instructions, {variant.name}")
                 cells += count(places, variant, plan.mallocs, folder)
-        options = Options(None, None, rounds, scale, max(2, os.cpu_count() or 2), limit_s, out, False, not plan.full, False)
+        threads = max(2, os.cpu_count() or 2)
+        options = Options(None, None, rounds, scale, threads, limit_s, out, install=False, quick=not plan.full, fresh=True)
         native = ensure_native(places)
         for entry in find_entries(places, loads, options) if loads else []:
             if not isinstance(entry, Entry):

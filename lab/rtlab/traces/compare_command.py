@@ -24,10 +24,11 @@ from rtlab.mistakes import Mistake
 from rtlab.native import Native, ensure_native
 from rtlab.page import table_of, write_page
 from rtlab.places import Places
+from rtlab.profiled import MODES, PROFILED, loading, recording
 from rtlab.results import to_frame
 from rtlab.resuming import run_rounds
 from rtlab.svg import as_svg, new_figure
-from rtlab.traces.contenders import MODES, PROFILED, check_names, choose_contenders, loading, recording
+from rtlab.traces.contenders import check_names, choose_contenders
 from rtlab.traces.plan import Plan
 from rtlab.traces.recommending import SCORE, mark_other_output, ranking, recommend, whole_runs
 from rtlab.traces.replay_command import INTERRUPTED, Results, load_plan, prepare, replay_all

@@ -1,35 +1,16 @@
-"""What a trace can be played on: the allocators of `rtlab bench`, rtmalloc's modes, RT-Mimalloc, the papers' allocators."""
+"""What a trace can be played on: `rtlab bench`'s allocators, rtmalloc's modes, RT-Mimalloc, the papers' allocators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rtlab.allocators import Allocator, find_allocators, what_to_do
 from rtlab.catalogue import ALLOCATOR_NAMES, RTMALLOC
 from rtlab.mistakes import Mistake, choose
 from rtlab.places import Places
+from rtlab.profiled import MODES
 
-
-@dataclass(frozen=True)
-class Profiled:
-    """What a recorded profile prepares: the environments that record and load it; {profile} and {report} are files."""
-
-    record: Mapping[str, str]
-    load: Mapping[str, str]
-
-
-def sealed(mode: str) -> Profiled:
-    load = {"PROFILE": "{profile}", "MODE": mode, "SEAL": "1", "REPORT": "{report}"}
-    return Profiled({"RTMALLOC_RECORD": "{profile}"}, {f"RTMALLOC_{key}": value for key, value in load.items()})
-
-
-MODES = {f"{RTMALLOC}-{mode}": sealed(mode) for mode in ("seg", "pag")}
-PROFILED = MODES | {
-    f"rt-mimalloc-{setting}": Profiled({"RT_MIMALLOC_SAVE": "{profile}"}, {"RT_MIMALLOC_LOAD": "{profile}"})
-    for setting in ("seg", "pag")
-}
 RT_MIMALLOC = ("rt-mimalloc-original", "rt-mimalloc-seg", "rt-mimalloc-pag")
 ALGORITHMS = (
     "tlsf",
@@ -89,11 +70,3 @@ def choose_contenders(places: Places, names: list[str] | None, peak_live: int) -
     if names and missing:
         raise Mistake("\n".join(missing))
     return [there[name] for name in names or NAMES if name in there], missing
-
-
-def recording(name: str, profile: Path) -> Mapping[str, str]:
-    return {key: value.format(profile=profile) for key, value in PROFILED[name].record.items()}
-
-
-def loading(name: str, profile: Path, report: Path) -> Mapping[str, str]:
-    return {key: value.format(profile=profile, report=report) for key, value in PROFILED[name].load.items()}

@@ -20,7 +20,7 @@ from rtlab.entries import Entry
 from rtlab.environment import sha256
 from rtlab.measuring import measure, preload
 from rtlab.native import Native
-from rtlab.traces.contenders import PROFILED, loading, recording
+from rtlab.profiled import PROFILED, loading, recording
 
 RECORDINGS = 2  # of a profile: racing threads give varying peaks
 
