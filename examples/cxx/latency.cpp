@@ -1,21 +1,28 @@
-// The paper's test (Shen, Hamal, Ganzenmüller 2011, section 4.3): a high-priority thread acquires blocks while a noise
+// The paper's test (Shen, Hamal, Ganzenmüller 2011, section 4.3): a high-priority thread acquires objects while a noise
 // thread hammers the heap with blocks of changing size. The time of each acquisition, in cycles.
 //
-//   latency --source pool                 10^5 acquisitions, 5 runs
-//   latency --source malloc               the same from the heap: the paper's test case B
-//   latency --source pool --long          10^9 acquisitions; hours
-//   latency --source pool --out pool.csv  the histogram: cycles_from,cycles_to,voted,all
+//   latency --source pool                                10^6 acquisitions, 5 runs
+//   latency --source malloc                              the same from the heap: the paper's test case B
+//   LD_PRELOAD=libmimalloc.so latency --source malloc    from another heap, which the noise is on too
+//   latency --source nothing                             the timer alone: what the machine adds
+//   latency --source pool --long                         10^9 acquisitions; ten minutes and more
+//   latency --source pool --out pool.csv                 the histogram: cycles_from,cycles_to,voted,all
+//
+// `rtlab paper pool` runs all sources on all heaps and draws the paper's figures 7 and 8.
+//
+// The load: bursts of 1 to 1000 acquisitions, then all of the burst are returned; after ten bursts the thread sleeps
+// for a moment, as periodic threads do (and as the kernel wants of real-time threads). Only acquisitions are timed.
 //
 // Voting: the same load runs 5 times and the fastest time of each acquisition counts, so that interrupts of the
 // machine, which hit another acquisition in each run, drop out. Both are shown. Loads longer than 10^6 are voted on in
 // batches of 10^6, each of which starts with nothing held.
 #include <pthread.h>
-#include <rtmalloc.h>
 #include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -106,12 +113,13 @@ class Histogram {
   std::uint64_t total_ = 0, longest_ = 0;
 };
 
-// ---- where blocks come from: each has a handle, acquire and give_back ----
+// ---- where objects come from: each has a handle, acquire and give_back ----
 
 struct Object {
+  Object() {}  // writes nothing: acquisition alone is timed
   char content[100];
 };
-constexpr std::size_t most_held = 64;
+constexpr std::size_t most_held = 1000;
 
 template <rtm::PoolMode mode>
 struct FromPool {
@@ -140,18 +148,18 @@ struct FromMalloc {
   Handle acquire() { return std::malloc(sizeof(Object)); }
   void give_back(Handle &handle) { std::free(handle); }
 };
-struct FromRtmalloc {
+struct FromNothing {
   using Handle = void *;
   void start_thread() {}
-  Handle acquire() { return rtm_malloc(sizeof(Object)); }
-  void give_back(Handle &handle) { rtm_free(handle); }
+  Handle acquire() { return nullptr; }
+  void give_back(Handle &) {}
 };
 
 // ---- the two threads ----
 
 struct Options {
   std::string source = "pool", out;
-  std::uint64_t count = 100000;
+  std::uint64_t count = 1000000;
   int runs = 5;
   bool noise = true;
 };
@@ -168,22 +176,17 @@ struct Random {
 };
 
 // Allocates and frees blocks of 8 bytes to 256 KiB, small ones more often, with up to 1000 held.
-void make_noise(const std::atomic<bool> &done, bool on_rtmalloc) {
+void make_noise(const std::atomic<bool> &done) {
   std::vector<void *> held(1000);
   Random random{88172645463325252u};
   while (!done.load(std::memory_order_relaxed)) {
     void *&slot = held[random.next() % held.size()];
     const std::size_t bytes = std::size_t{8} << (random.next() % 16);
-    if (on_rtmalloc) {
-      rtm_free(slot);
-      slot = rtm_malloc(bytes);
-    } else {
-      std::free(slot);
-      slot = std::malloc(bytes);
-    }
+    std::free(slot);
+    slot = std::malloc(bytes);
     if (slot) std::memset(slot, 1, std::min<std::size_t>(bytes, 64));
   }
-  for (void *block : held) on_rtmalloc ? rtm_free(block) : std::free(block);
+  for (void *block : held) std::free(block);
 }
 
 struct Result {
@@ -193,35 +196,39 @@ struct Result {
 template <typename Source>
 void measure(Source &source, const Options &options, Result &result) {
   constexpr std::uint64_t most_in_batch = 1000000;
+  constexpr int bursts_in_period = 10;
   const std::size_t batch = std::min(options.count, most_in_batch);
   std::vector<std::uint32_t> best(batch);
   std::vector<typename Source::Handle> held(most_held);
   source.start_thread();
+  int bursts = 0;
   for (std::uint64_t done = 0; done < options.count; done += batch) {
     const std::size_t count = std::min<std::uint64_t>(batch, options.count - done);
     std::fill(best.begin(), best.end(), UINT32_MAX);
     for (int run = 0; run < options.runs; ++run) {
       Random random{2463534242u + done};
-      for (std::size_t i = 0; i < count; ++i) {
-        auto &slot = held[random.next() % most_held];
-        source.give_back(slot);
-        slot = nullptr;
-        const std::uint64_t before = now_before();
-        slot = source.acquire();
-        const std::uint64_t cycles = now_after() - before;
-        result.all.add(cycles);
-        best[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(best[i], cycles));
-      }
-      for (auto &slot : held) {
-        source.give_back(slot);
-        slot = nullptr;
+      for (std::size_t i = 0; i < count;) {
+        const std::size_t burst = std::min<std::size_t>(count - i, 1 + random.next() % most_held);
+        for (std::size_t slot = 0; slot < burst; ++slot, ++i) {
+          const std::uint64_t before = now_before();
+          held[slot] = source.acquire();
+          const std::uint64_t cycles = now_after() - before;
+          result.all.add(cycles);
+          best[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(best[i], cycles));
+        }
+        for (std::size_t slot = 0; slot < burst; ++slot) {
+          source.give_back(held[slot]);
+          held[slot] = nullptr;
+        }
+        if (++bursts % bursts_in_period == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
     }
     for (std::size_t i = 0; i < count; ++i) result.voted.add(best[i]);
   }
 }
 
-// What the system allows: real-time priority, locked memory. Without them the times hold the system's own noise.
+// What the system allows: real-time priority, and a processor of its own if there are two. Without them the times hold
+// the system's own noise.
 void become_real_time() {
   sched_param parameter{};
   parameter.sched_priority = 80;
@@ -229,14 +236,35 @@ void become_real_time() {
   std::printf("priority: %s\n", priority ? "SCHED_FIFO 80" : "ordinary (SCHED_FIFO is not permitted)");
 }
 
+// The measuring thread takes the first processor that the process may use, the noise the others.
+void take_processors(bool noise) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  int first = 0;
+  while (!CPU_ISSET(first, &allowed)) ++first;
+  if (noise) {
+    CPU_CLR(first, &allowed);
+  } else {
+    CPU_ZERO(&allowed);
+    CPU_SET(first, &allowed);
+  }
+  sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 template <typename Source>
-Result run(const Options &options, bool noise_on_rtmalloc) {
+Result run(const Options &options) {
   Source source;
   Result result;
   std::atomic<bool> done{false};
   std::thread noise;
-  if (options.noise) noise = std::thread([&] { make_noise(done, noise_on_rtmalloc); });
+  if (options.noise) {
+    noise = std::thread([&] {
+      take_processors(true);
+      make_noise(done);
+    });
+  }
   std::thread measuring([&] {
+    take_processors(false);
     become_real_time();
     measure(source, options, result);
   });
@@ -247,15 +275,15 @@ Result run(const Options &options, bool noise_on_rtmalloc) {
 }
 
 Result run_named(const Options &options) {
-  if (options.source == "pool") return run<FromPool<rtm::PoolMode::owner>>(options, false);
-  if (options.source == "shared_pool") return run<FromPool<rtm::PoolMode::lock_free>>(options, false);
-  if (options.source == "mutex_pool") return run<FromPool<rtm::PoolMode::mutex>>(options, false);
-  if (options.source == "shared_ptr") return run<FromSharedPointers>(options, false);
-  if (options.source == "make_shared") return run<FromMakeShared>(options, false);
-  if (options.source == "malloc") return run<FromMalloc>(options, false);
-  if (options.source == "rtmalloc") return run<FromRtmalloc>(options, true);
+  if (options.source == "nothing") return run<FromNothing>(options);
+  if (options.source == "pool") return run<FromPool<rtm::PoolMode::owner>>(options);
+  if (options.source == "shared_pool") return run<FromPool<rtm::PoolMode::lock_free>>(options);
+  if (options.source == "mutex_pool") return run<FromPool<rtm::PoolMode::mutex>>(options);
+  if (options.source == "shared_ptr") return run<FromSharedPointers>(options);
+  if (options.source == "make_shared") return run<FromMakeShared>(options);
+  if (options.source == "malloc") return run<FromMalloc>(options);
   throw std::invalid_argument("--source " + options.source +
-                              ": expected pool, shared_pool, mutex_pool, shared_ptr, make_shared, malloc or rtmalloc");
+                              ": expected nothing, pool, shared_pool, mutex_pool, shared_ptr, make_shared or malloc");
 }
 
 // ---- the program ----
@@ -304,7 +332,7 @@ void write_csv(const std::string &path, const Result &result) {
   for (std::size_t i = 0; i < Histogram::buckets; ++i)
     if (result.voted.count(i) || result.all.count(i))
       std::fprintf(file, "%llu,%llu,%llu,%llu\n", static_cast<unsigned long long>(Histogram::from(i)),
-                   static_cast<unsigned long long>(Histogram::from(i + 1) - 1),
+                   static_cast<unsigned long long>(std::min(Histogram::from(i + 1) - 1, result.all.longest())),
                    static_cast<unsigned long long>(result.voted.count(i)),
                    static_cast<unsigned long long>(result.all.count(i)));
   std::fclose(file);
@@ -315,7 +343,13 @@ void write_csv(const std::string &path, const Result &result) {
 int main(int argc, char **argv) try {
   const Options options = parse(argc, argv);
   std::printf("memory: %s\n", mlockall(MCL_CURRENT | MCL_FUTURE) == 0 ? "locked" : "not locked (not permitted)");
+  const auto began = std::chrono::steady_clock::now();
+  const std::uint64_t first = now_before();
   const Result result = run_named(options);
+  const double taken = static_cast<double>(now_after() - first);
+  const double microseconds =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count();
+  std::printf("clock: %.1f %s in a microsecond\n", taken / microseconds, unit);
   std::printf("source: %s; times of one acquisition in %s\n", options.source.c_str(), unit);
   std::printf("       acquisitions   median      99%%    99.9%%  99.999%%    longest  within 2x median\n");
   print_row("voted", result.voted);

@@ -99,13 +99,13 @@ def demo(
 
 @app.command()
 def paper(
-    name: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(PAPERS)}, rt-mimalloc.")],
+    name: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(PAPERS)}, rt-mimalloc, pool.")],
     allocators: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
-    loads: Annotated[str | None, typer.Option(help="Only these tests or profiles, separated by commas.")] = None,
+    loads: Annotated[str | None, typer.Option(help="Only these tests, profiles, programs or sources.")] = None,
     full: Annotated[bool, typer.Option(help="As many mallocs and seeds as the paper, each one counted: days.")] = False,
     drawn: Annotated[bool, typer.Option(help="2006: draw every task set, in place of those that it prints.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="Seeds of each load; rt-mimalloc: rounds.")] = None,
-    mallocs: Annotated[int | None, typer.Option(min=100, help="Mallocs of each run.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="Seeds of each load; rt-mimalloc and pool: rounds.")] = None,
+    mallocs: Annotated[int | None, typer.Option(min=100, help="Mallocs of each run; pool: acquisitions of all.")] = None,
     instructions: Annotated[bool, typer.Option(help="Count instructions (needs ptrace).")] = True,
     cycles: Annotated[bool, typer.Option(help="Measure cycles; rt-mimalloc: time and memory.")] = True,
     out: Annotated[Path | None, typer.Option(help="Folder for results [default: build/paper-tables/NAME].")] = None,

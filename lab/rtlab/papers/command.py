@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rtlab.environment import describe
 from rtlab.mistakes import choose, unknown_name
-from rtlab.papers import rt_mimalloc
+from rtlab.papers import pool, rt_mimalloc
 from rtlab.papers.compare import compare
 from rtlab.papers.definitions import PAPERS, Paper, Size
 from rtlab.papers.figures import make_figures
@@ -46,7 +46,7 @@ def size_of(paper: Paper, options: PaperOptions) -> Size:
 
 def plan_of(options: PaperOptions) -> Plan:
     if options.paper not in PAPERS:
-        raise unknown_name("paper", options.paper, [*PAPERS, rt_mimalloc.NAME])
+        raise unknown_name("paper", options.paper, [*PAPERS, rt_mimalloc.NAME, pool.NAME])
     paper = PAPERS[options.paper]
     profiles = paper.drawn if options.drawn else paper.loads
     chosen = choose("load", options.loads, profiles, profiles)
@@ -74,6 +74,9 @@ def run_paper(places: Places, options: PaperOptions, console: Console) -> int:
         chosen = (options.allocators, options.loads, options.full, options.seeds, options.mallocs)
         plan = rt_mimalloc.Plan(*chosen, options.instructions, options.cycles, options.out)
         return rt_mimalloc.run_rt_mimalloc(places, plan, console)
+    if options.paper == pool.NAME:
+        of_pool = (options.allocators, options.loads, options.full, options.seeds, options.mallocs, options.out)
+        return pool.run_pool(places, pool.Plan(*of_pool), console)
     plan = plan_of(options)
     natives = ensure_natives(places)
     measured = measured_with_progress(plan, natives, console)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from traces import START_TICKS, chunk, header, two_threads, write_trace
 
@@ -139,6 +139,7 @@ def test_a_shorter_file_is_always_refused(tmp_path, good, length):
 
 
 @given(st.lists(st.tuples(st.integers(4096, 6143), st.integers(0, 255)), min_size=1, max_size=12))
+@example(changes=[(4120, 0)])  # a chunk that nothing was written to
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damage_without_a_checksum_is_refused_or_read_but_never_a_crash(tmp_path, changes):
     path = two_threads(tmp_path / "t", finished=False)

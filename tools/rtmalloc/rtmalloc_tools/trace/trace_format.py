@@ -200,7 +200,7 @@ def runs_of_threads(contents: NDArray[np.uint8], name: str) -> dict[tuple[int, i
         starts = np.flatnonzero(operations == THREAD)
         if len(records) and (len(starts) == 0 or starts[0] != 0):
             raise bad(name, "is damaged: a chunk does not say whose it is. Record it again.")
-        for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
+        for start, end in zip(starts, np.append(starts, len(records))[1:], strict=True):
             key = int(records["size"][start]), int(records["address"][start])
             if key in found or not 0 < key[0] < 1 << 31:
                 raise bad(name, f"is damaged: thread {key[0]} is there twice or impossible. Record it again.")
