@@ -62,14 +62,14 @@ class BlockPool {
   void deallocate(void *object) noexcept {
     if (!object) return;
     detail::BlockHeader *block = static_cast<detail::BlockHeader *>(object) - 1;
-    if (!core_->may_return(block)) return core_->refuse(block);
+    if (!core_->may_return(block)) return core_->refuse(object);
     core_->put(block);
   }
 
   // Takes back a block of the pool that it is from, which may have ended: that is reported then. O(1). Any thread.
   static void give_back(void *object) noexcept {
     detail::BlockHeader *block = static_cast<detail::BlockHeader *>(object) - 1;
-    if (!block->core->may_return(block)) return block->core->refuse(block);
+    if (!block->core->may_return(block)) return block->core->refuse(object);
     block->core->put(block);
   }
 

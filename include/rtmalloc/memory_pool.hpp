@@ -106,7 +106,7 @@ class RtMemoryPool {
   void release(T *object) noexcept {
     if (!object) return;
     detail::BlockHeader *block = header_of(object);
-    if (!core_->may_return(block)) return core_->refuse(block);
+    if (!core_->may_return(block)) return core_->refuse(object);
     object->~T();
     core_->put(block);
   }

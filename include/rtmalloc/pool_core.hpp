@@ -97,10 +97,10 @@ class PoolCore {
   // O(count).
   PoolCore(std::ptrdiff_t count, std::size_t object_bytes, std::size_t object_alignment, HeaderMaker make_header,
            PoolMode mode, OnEmpty on_empty, std::string_view name)
-      : table_(stride_of(object_bytes, object_alignment)),
-        owner_(mode == PoolMode::owner ? this_thread() : nullptr),
+      : owner_(mode == PoolMode::owner ? this_thread() : nullptr),
         mode_(static_cast<std::uint8_t>(mode)),
         on_empty_(on_empty),
+        table_(stride_of(object_bytes, object_alignment)),
         name_(name),
         object_bytes_(object_bytes),
         alignment_(object_alignment < cache_line ? cache_line : object_alignment),
@@ -116,7 +116,7 @@ class PoolCore {
   // The block that was returned last, handed out again now; null if there is none, or if getting one is not as simple:
   // then take_otherwise says. O(1); see PoolMode. At most 17 instructions as owner, 27 lock-free without contention.
   BlockHeader *take() noexcept {
-    if (owner_.load(std::memory_order_relaxed) == this_thread()) return returned_.remove_alone(table_);
+    if (__builtin_expect(owner_.load(std::memory_order_relaxed) == this_thread(), 1)) return own_.remove(table_);
     if (mode_.load(std::memory_order_relaxed) == static_cast<std::uint8_t>(PoolMode::lock_free))
       return returned_.remove(table_);
     return nullptr;
@@ -129,8 +129,8 @@ class PoolCore {
     BlockHeader *block = nullptr;
     if (mode == static_cast<std::uint8_t>(PoolMode::mutex)) {
       const std::lock_guard<PriorityMutex> lock(mutex_);
-      block = returned_.remove_alone(table_);
-      if (!block) block = grown_.remove_alone(table_);
+      block = own_.remove(table_);
+      if (!block) block = own_grown_.remove(table_);
     } else if (mode == static_cast<std::uint8_t>(PoolMode::lock_free)) {
       block = grown_.remove(table_);
       // Looked at again, as a block may have come back while the last of these went: only if there is none now was
@@ -140,11 +140,10 @@ class PoolCore {
       detail::report_misuse(Misuse::wrong_thread, name_.c_str(), this,
                             "only the owner acquires from a thread-local pool; use another mode, or call own() first");
       return nullptr;
-    } else if (!from_others_.empty()) {
-      returned_.take_all_of(from_others_);
-      block = returned_.remove_alone(table_);
+    } else if (!returned_.empty()) {
+      block = own_.remove_from(returned_.remove_all(), table_);
     } else {
-      block = grown_.remove_alone(table_);
+      block = own_grown_.remove(table_);
     }
     if (!block) failures_.fetch_add(1, std::memory_order_relaxed);
     return block;
@@ -154,26 +153,25 @@ class PoolCore {
   // those that the owner returned, if another thread returns it. O(1); see PoolMode. At most 15 instructions as owner,
   // 23 else without contention.
   void put(BlockHeader *block) noexcept {
-    if (owner_.load(std::memory_order_relaxed) == this_thread()) return returned_.add_alone(block);
-    const auto mode = mode_.load(std::memory_order_relaxed);
-    if (__builtin_expect(mode <= static_cast<std::uint8_t>(PoolMode::lock_free), 1))
-      return (mode == static_cast<std::uint8_t>(PoolMode::lock_free) ? returned_ : from_others_).add(block);
-    put_otherwise(block);
+    if (__builtin_expect(owner_.load(std::memory_order_relaxed) == this_thread(), 1)) return own_.add(block);
+    if (__builtin_expect(mode_.load(std::memory_order_relaxed) <= static_cast<std::uint8_t>(PoolMode::lock_free), 1))
+      return returned_.add(block);
+    put_otherwise(block->object());
   }
 
   // Whether `block` may be returned by hand: of this pool, handed out, and not shared. If not, refuse reports it. At
   // most 7 instructions.
   bool may_return(const BlockHeader *block) const noexcept {
     return __builtin_expect(
-        core_of(block) == this && block->next.load(std::memory_order_relaxed) == held && block->unshared(), 1);
+        core_of(block) == this && block->link.next.load(std::memory_order_relaxed) == held && block->unshared(), 1);
   }
 
-  [[gnu::cold, gnu::noinline]] void refuse(BlockHeader *block) const noexcept {
-    const void *const object = block + 1;
+  [[gnu::cold, gnu::noinline]] void refuse(void *object) const noexcept {
+    const BlockHeader *const block = BlockHeader::of(object);
     if (core_of(block) != this)
       detail::report_misuse(Misuse::wrong_pool, name_.c_str(), object,
                             "expected an object of this pool; return it to the pool it is from");
-    else if (block->next.load(std::memory_order_relaxed) != held)
+    else if (block->link.next.load(std::memory_order_relaxed) != held)
       detail::report_misuse(Misuse::double_return, name_.c_str(), object,
                             "the object is free already; return each object once");
     else
@@ -232,7 +230,7 @@ class PoolCore {
       result.capacity += region.blocks;
       result.memory_bytes += region.bytes;
       for (std::size_t i = 0; i < region.blocks; ++i) {
-        const std::uint32_t next = table_[region.first_index + i]->next.load(std::memory_order_relaxed);
+        const std::uint32_t next = table_[region.first_index + i]->link.next.load(std::memory_order_relaxed);
         result.in_use += next == held;
         result.peak_use += (next & never_used) == 0;
       }
@@ -287,7 +285,7 @@ class PoolCore {
     for (std::size_t i = 0; i < region.blocks; ++i) {
       const auto index = static_cast<std::uint32_t>(region.first_index + i);
       make_header_(first + i * table_.stride(), this, index);
-      table_[index]->next.store((index + 1) | never_used, std::memory_order_relaxed);
+      table_[index]->link.next.store((index + 1) | never_used, std::memory_order_relaxed);
     }
   }
 
@@ -296,20 +294,25 @@ class PoolCore {
   // ever used as were ever out at a time.
   void hand_over(const Region &region) noexcept {
     const std::lock_guard<PriorityMutex> lock(mutex_);  // the mutex mode changes its lists under it only
-    FreeList &list = region.first_index == 0 ? returned_ : grown_;
-    list.add_chain(table_[region.first_index], table_[region.first_index + region.blocks - 1], never_used);
+    BlockHeader *const first = table_[region.first_index], *const last = table_[region.first_index + region.blocks - 1];
+    const bool usual = region.first_index == 0;
+    if (mode_.load(std::memory_order_relaxed) == static_cast<std::uint8_t>(PoolMode::lock_free))
+      (usual ? returned_ : grown_).add_chain(first, last, never_used);
+    else
+      (usual ? own_ : own_grown_).add_chain(first, last, never_used);
   }
 
-  [[gnu::noinline]] void put_otherwise(BlockHeader *block) noexcept {
+  [[gnu::noinline]] void put_otherwise(void *object) noexcept {
+    BlockHeader *const block = BlockHeader::of(object);
     // Acquire pairs with the release in end.
     const auto mode = mode_.load(std::memory_order_acquire);
     if (mode == static_cast<std::uint8_t>(PoolMode::mutex)) {
       const std::lock_guard<PriorityMutex> lock(mutex_);
-      return returned_.add_alone(block);
+      return own_.add(block);
     }
-    detail::report_misuse(Misuse::returned_after_end, name_.c_str(), block->object(),
+    detail::report_misuse(Misuse::returned_after_end, name_.c_str(), object,
                           "its pool has ended; let the pool live longer than all that points into it");
-    block->next.store(0, std::memory_order_relaxed);  // a second return is seen as such
+    block->link.next.store(0, std::memory_order_relaxed);  // a second return is seen as such
     if (out_after_end_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
@@ -317,17 +320,18 @@ class PoolCore {
     return "rtmalloc: pool \"" + name_ + "\": size " + std::to_string(count) + " " + what;
   }
 
-  // Read by each operation, written outside of real-time code.
-  BlockTable table_;
-  std::atomic<const void *> owner_;  // this_thread() of a thread-local pool's owner; null in other modes
-  std::atomic<std::uint8_t> mode_;   // a PoolMode, or ended
+  // Read by each operation, written outside of real-time code. In one cache line with the table's first chunks.
+  alignas(cache_line) std::atomic<const void *> owner_;  // this_thread() of a thread-local pool's owner; else null
+  std::atomic<std::uint8_t> mode_;                       // a PoolMode, or ended
   const OnEmpty on_empty_;
+  BlockTable table_;
 
-  // Written by each operation.
-  alignas(cache_line) FreeList returned_;     // returned, and below them the first blocks that were never used
-  FreeList grown_;                            // never used, of growths
-  alignas(cache_line) FreeList from_others_;  // returned to a thread-local pool by threads that do not own it
-  PriorityMutex mutex_;                       // for the mutex mode's lists
+  // Written by each operation. The lists of returned blocks, with below them the first blocks that were never used, and
+  // those of never used blocks of growths: by the owner or under the mutex, and by any thread. Returned to a
+  // thread-local pool by threads that do not own it: to the latter.
+  alignas(cache_line) OwnList own_{table_}, own_grown_{table_};
+  alignas(cache_line) SharedList returned_, grown_;
+  PriorityMutex mutex_;  // for the mutex mode's lists
   std::atomic<std::size_t> failures_{0};
   std::atomic<std::size_t> out_after_end_{0};
 

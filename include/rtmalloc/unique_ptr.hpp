@@ -24,7 +24,7 @@ struct PoolDelete {
   void operator()(T *object) const noexcept {
     detail::BlockHeader *block = header_of(object);
     detail::PoolCore *core = block->core;
-    if (!core->may_return(block)) return core->refuse(block);
+    if (!core->may_return(block)) return core->refuse(object);
     object->~T();
     core->put(block);
   }

@@ -153,9 +153,10 @@ def published_table(rows: pd.DataFrame) -> PageTable:
 def bars(seen: list[Seen]) -> str:
     """Figures 7 and 8: how many acquisitions took so long, all of them and the voted ones."""
     figure, axes = grid_of([one.case.title for one in seen])
+    ends = [one.histogram["cycles_to"].iloc[[0, -1]] / one.cycles_per_us for one in seen]
+    edges = np.geomspace(min(end.iloc[0] for end in ends), max(end.iloc[1] for end in ends) * 1.01, 120)
     for one in seen:
         own, times = axes[one.case.title], one.histogram["cycles_to"] / one.cycles_per_us
-        edges = np.geomspace(times.min(), times.max() * 1.01, 90)
         for column, colour in (("all", "tab:orange"), ("voted", "tab:blue")):
             own.hist(times, bins=edges, weights=one.histogram[column], color=colour, label=column, alpha=0.8)
         own.set(title=one.case.title, xscale="log", yscale="log", xlabel="µs", ylabel="acquisitions")
