@@ -10,8 +10,9 @@
 //
 // `rtlab paper pool` runs all sources on all heaps and draws the paper's figures 7 and 8.
 //
-// The load: bursts of 1 to 1000 acquisitions, then all of the burst are returned; after ten bursts the thread sleeps
-// for a moment, as periodic threads do (and as the kernel wants of real-time threads). Only acquisitions are timed.
+// The load: bursts of 1 to 100 acquisitions (--held 1000: to 1000, more than the first cache holds), then all of the
+// burst are returned; after 5000 the thread sleeps for a moment, as periodic threads do (and as the kernel wants of
+// real-time threads). Only acquisitions are timed.
 //
 // Voting: the same load runs 5 times and the fastest time of each acquisition counts, so that interrupts of the
 // machine, which hit another acquisition in each run, drop out. Both are shown. Loads longer than 10^6 are voted on in
@@ -120,37 +121,41 @@ struct Object {
   Object() {}  // writes nothing: acquisition alone is timed
   char content[100];
 };
-constexpr std::size_t most_held = 1000;
 
 template <rtm::PoolMode mode>
 struct FromPool {
   using Handle = Object *;
-  rtm::RtMemoryPool<Object> pool{most_held, mode, "objects"};
+  rtm::RtMemoryPool<Object> pool;
+  explicit FromPool(int most_held) : pool(most_held, mode, "objects") {}
   void start_thread() { pool.own(); }
   Handle acquire() { return pool.acquire(); }
   void give_back(Handle &handle) { pool.release(handle); }
 };
 struct FromSharedPointers {
   using Handle = rtm::RtSharedPtr<Object>;
-  rtm::RtMemoryPool<Object> pool{most_held, true, "objects"};
+  rtm::RtMemoryPool<Object> pool;
+  explicit FromSharedPointers(int most_held) : pool(most_held, true, "objects") {}
   void start_thread() { pool.own(); }
   Handle acquire() { return pool.sharedPtrAlloc(); }
   void give_back(Handle &handle) { handle.reset(); }
 };
 struct FromMakeShared {
   using Handle = std::shared_ptr<Object>;
+  explicit FromMakeShared(int) {}
   void start_thread() {}
   Handle acquire() { return std::make_shared<Object>(); }
   void give_back(Handle &handle) { handle.reset(); }
 };
 struct FromMalloc {
   using Handle = void *;
+  explicit FromMalloc(int) {}
   void start_thread() {}
   Handle acquire() { return std::malloc(sizeof(Object)); }
   void give_back(Handle &handle) { std::free(handle); }
 };
 struct FromNothing {
   using Handle = void *;
+  explicit FromNothing(int) {}
   void start_thread() {}
   Handle acquire() { return nullptr; }
   void give_back(Handle &) {}
@@ -161,7 +166,7 @@ struct FromNothing {
 struct Options {
   std::string source = "pool", out;
   std::uint64_t count = 1000000;
-  int runs = 5;
+  int runs = 5, held = 100;
   bool noise = true;
 };
 
@@ -197,19 +202,19 @@ struct Result {
 template <typename Source>
 void measure(Source &source, const Options &options, Result &result) {
   constexpr std::uint64_t most_in_batch = 1000000;
-  constexpr int bursts_in_period = 10;
+  constexpr std::size_t between_sleeps = 5000;
   const std::size_t batch = std::min(options.count, most_in_batch);
   std::vector<std::uint32_t> best(batch);
-  std::vector<typename Source::Handle> held(most_held);
+  std::vector<typename Source::Handle> held(static_cast<std::size_t>(options.held));
   source.start_thread();
-  int bursts = 0;
+  std::size_t since_sleep = 0;
   for (std::uint64_t done = 0; done < options.count; done += batch) {
     const std::size_t count = std::min<std::uint64_t>(batch, options.count - done);
     std::fill(best.begin(), best.end(), UINT32_MAX);
     for (int run = 0; run < options.runs; ++run) {
       Random random{2463534242u + done};
       for (std::size_t i = 0; i < count;) {
-        const std::size_t burst = std::min<std::size_t>(count - i, 1 + random.next() % most_held);
+        const std::size_t burst = std::min<std::size_t>(count - i, 1 + random.next() % held.size());
         for (std::size_t slot = 0; slot < burst; ++slot, ++i) {
           const std::uint64_t before = now_before();
           held[slot] = source.acquire();
@@ -221,7 +226,11 @@ void measure(Source &source, const Options &options, Result &result) {
           source.give_back(held[slot]);
           held[slot] = nullptr;
         }
-        if (++bursts % bursts_in_period == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+        since_sleep += burst;
+        if (since_sleep >= between_sleeps) {
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+          since_sleep = 0;
+        }
       }
     }
     for (std::size_t i = 0; i < count; ++i) result.voted.add(best[i]);
@@ -254,7 +263,7 @@ void take_processors(bool noise) {
 
 template <typename Source>
 Result run(const Options &options) {
-  Source source;
+  Source source(options.held);
   Result result;
   std::atomic<bool> done{false};
   std::thread noise;
@@ -305,14 +314,17 @@ Options parse(int argc, char **argv) {
       options.count = 1000000000;
     else if (option == "--runs")
       options.runs = std::stoi(value());
+    else if (option == "--held")
+      options.held = std::stoi(value());
     else if (option == "--out")
       options.out = value();
     else if (option == "--quiet")
       options.noise = false;
     else
-      throw std::invalid_argument(option + ": expected --source, --count, --long, --runs, --out or --quiet");
+      throw std::invalid_argument(option + ": expected --source, --count, --long, --runs, --held, --out or --quiet");
   }
-  if (options.count == 0 || options.runs < 1) throw std::invalid_argument("--count and --runs must be at least 1");
+  if (options.count == 0 || options.runs < 1 || options.held < 1)
+    throw std::invalid_argument("--count, --runs and --held must be at least 1");
   return options;
 }
 

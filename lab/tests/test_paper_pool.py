@@ -42,8 +42,8 @@ def test_verdicts_name_what_misses_the_aim():
         seen("malloc", "other", [5] * 100),
     ]
     said = verdicts(pd.DataFrame([row_of(one) for one in cases]))
-    assert "21 cycles, beyond 2 times the median (10)" in said[0]
-    assert "99.999 % without voting: 21 cycles; below 1 of 2 heaps but not below other." in said[1]
+    assert "21 cycles; median 10: beyond twice that" in said[0]
+    assert "99.999 % without voting: 21 cycles, below 1 of 2 heaps (not other)." in said[1]
 
 
 def test_the_long_form_is_ten_to_the_nine_in_several_processes():
@@ -70,8 +70,9 @@ def test_a_short_run_writes_the_page(tmp_path):
     done = command(*chosen, "--mallocs", "20000", "--seeds", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     cells = pd.read_csv(tmp_path / "cells.csv").set_index(["source", "heap"])
-    assert len(cells) == 7 and (cells["acquisitions"] == 20000).all()
+    assert len(cells) == 9 and (cells["acquisitions"] == 20000).all()
     assert (cells["voted_50"] <= cells["all_longest"]).all()
+    assert sorted(cells.loc["pool", "held"]) == [100, 1000]
     page = (tmp_path / "page.html").read_text()
     assert "Figure 7" in page and "Figure 8" in page and (tmp_path / "figure-1.svg").is_file()
 

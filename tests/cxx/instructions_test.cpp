@@ -186,6 +186,9 @@ TEST_P(SharedInstructions, copies_and_destructions_cost_at_most_the_standards) {
          instructions(prepare, [&] { rtm::allocate_shared(for_standard); }));
   report(("std::make_shared" + threads + "create and destroy").c_str(),
          instructions(prepare, [&] { std::make_shared<Sample>(); }));
+  Place<Standard> place;
+  report(("std::make_shared" + threads + "create").c_str(),
+         instructions(prepare, [&] { ::new (place.get()) Standard(make_standard()); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(process, SharedInstructions, testing::Values(false, true),

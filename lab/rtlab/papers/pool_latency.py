@@ -29,6 +29,7 @@ POOLS = {
 ON_HEAP = {"malloc": "malloc", "make_shared": "std::make_shared"}
 NOTHING = "nothing"
 SOURCES = (NOTHING, *POOLS, *ON_HEAP)
+FEW, MANY = 100, 1000  # most objects held at a time: within the first cache, and beyond
 LIMIT_S = 3600
 RECORDED_MOST = 1_000_000
 
@@ -39,12 +40,14 @@ class Case:
 
     source: str
     heap: Allocator
+    held: int = MANY
 
     @property
     def title(self) -> str:
         if self.source in ON_HEAP:
             return f"{ON_HEAP[self.source]} on {self.heap.name}"
-        return POOLS.get(self.source, "nothing: the timer alone")
+        few = f", {self.held} held" if self.held == FEW else ""
+        return POOLS.get(self.source, "nothing: the timer alone") + few
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,10 @@ def run(latency: Path, case: Case, count: int, folder: Path) -> Seen | str:
     environment = {**os.environ, **case.heap.environment}
     if case.heap.library is not None:
         environment["LD_PRELOAD"] = str(case.heap.library)
-    command = [str(latency), "--source", case.source, "--count", str(count), "--out", str(out)]
+    command = [str(latency), "--source", case.source, "--held", str(case.held), "--count", str(count)]
     try:
         done = subprocess.run(
-            command,
+            [*command, "--out", str(out)],
             env=environment,
             preexec_fn=first_to_be_killed,
             capture_output=True,
@@ -124,6 +127,8 @@ def cases_of(sources: list[str], heaps: list[Allocator]) -> Iterator[Case]:
     for source in sources:
         if source in ON_HEAP:
             yield from (Case(source, heap) for heap in heaps)
+        elif source in POOLS:
+            yield from (Case(source, noisy, held) for held in (FEW, MANY))
         else:
             yield Case(source, noisy)
 
