@@ -2,15 +2,19 @@
 #include "area.h"
 
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "rtmalloc.h"
 #include "test.h"
 
-enum { SIZE = 1 << 20 };
+enum { SIZE = 1 << 20, NO_SECCOMP = 77 };
 static char memory[SIZE + 64] __attribute__((aligned(64)));
 
 static uint64_t system_calls(void) {
@@ -80,6 +84,37 @@ TEST(random_operations_keep_the_memory_sound) {
   rtm_heap_usage(heap, &usage);
   CHECK_EQUAL(usage.blocks, 0);
   CHECK_EQUAL(rtm_heap_delete(heap), 0);
+}
+
+// From its making to its end, full and refused requests included: the kernel kills who calls it.
+static void live_without_the_kernel(void) {
+  enum { BLOCKS = 400 };
+  static void *mine[BLOCKS];
+  struct random random = test_random(0);
+  rtm_free(rtm_malloc(1));  // the process's first use
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) _exit(NO_SECCOMP);
+  struct rtm_heap *heap = rtm_heap_new_in(memory, SIZE);
+  unsigned refused = 0;
+  for (int i = 0; i < 50000; i++) {
+    void **block = &mine[random_below(&random, BLOCKS)];
+    size_t size = random_size(&random, 20000);
+    void *again;
+    switch (random_below(&random, 4)) {
+      case 0: rtm_free(*block), *block = rtm_heap_malloc(heap, size); break;
+      case 1: rtm_heap_free(heap, *block), *block = rtm_heap_calloc(heap, 1, size); break;
+      case 2: rtm_free(*block), *block = rtm_heap_aligned_alloc(heap, 64, size); break;
+      default: *block = (again = rtm_heap_realloc(heap, *block, size + 1)) ? again : *block;
+    }
+    refused += !*block;
+  }
+  rtm_heap_destroy(heap);
+  syscall(SYS_exit, refused > 100 ? 0 : 1);
+}
+
+TEST(the_kernel_sees_nothing_of_it) {
+  int status = test_in_child(live_without_the_kernel);
+  if (status == NO_SECCOMP << 8) return;  // under qemu-user
+  CHECK_EQUAL(status, 0);
 }
 
 // What a new heap of that size can give in one block, and what it says of itself.

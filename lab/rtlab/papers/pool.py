@@ -148,7 +148,8 @@ def published_table(rows: pd.DataFrame) -> PageTable:
         case = PUBLISHED["malloc" if row["source"] == "malloc" else "pool"]
         cells = [Cell(str(row["title"]), "name")]
         for column, published in zip(("all_90", "all_99.999", "all_longest"), case, strict=True):
-            cells += [Cell(f"{row[column] / row['cycles_per_us']:.3g}"), Cell(published)]
+            taken = row[column] / row["cycles_per_us"]
+            cells += [Cell(f"{taken:,.0f}" if taken >= 100 else f"{taken:.3g}"), Cell(published)]
         table.append(cells)
     note = "Without voting, as in the paper. Its machine: Atom N270, Linux 3.0-rt3, glibc 2.11."
     return PageTable("Figures 7 and 8: test cases A (pool) and B (heap), beside the paper", headings, table, note)
