@@ -195,7 +195,6 @@ RTM_INLINE unsigned batch_of(unsigned class) {
   return GRANULE_SIZE / BATCH >= size ? BATCH : GRANULE_SIZE / size + 1;
 }
 
-RTM_INLINE bool has_fresh(const struct span *page) { return page->flags & PAGE_FRESH; }
 RTM_INLINE bool has_unlinked(const struct span *page) { return page->flags & (PAGE_FRESH | PAGE_COLLECTED); }
 
 // A fresh block, and up to `batch` - 1 others that are linked; the page has a fresh block and no linked one.

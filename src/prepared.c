@@ -179,7 +179,8 @@ const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted) {
   size_t table_bytes;
   struct bucket *buckets = make_buckets(groups, count, &table_bytes);
   if (!buckets) return table_bytes ? "its threads' routines cannot be told apart quickly enough" : no_memory;
-  if (!os_pin(groups, *bytes) | !os_pin(buckets, table_bytes)) *permitted = false;
+  if (!os_pin(groups, *bytes)) *permitted = false;
+  if (!os_pin(buckets, table_bytes)) *permitted = false;
   *bytes += table_bytes;
   return NULL;
 }
