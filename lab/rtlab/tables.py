@@ -9,6 +9,7 @@ from rich.table import Table
 
 from rtlab.catalogue import RTMALLOC
 from rtlab.entries import Absent
+from rtlab.page import PageTable
 from rtlab.peers import PeerState
 from rtlab.ratios import failures, geometric_means, medians, ratios
 from rtlab.targets import Verdict
@@ -120,3 +121,14 @@ def targets_table(verdicts: Sequence[Verdict]) -> Table:
 
 def absent_lines(absent: Sequence[Absent]) -> list[str]:
     return [f"[yellow]Left out: {item.name}: {reason_in_short(item.reason)}" for item in absent]
+
+
+def on_terminal(page: PageTable) -> Table:
+    """A page's table, which has rows, for the terminal; columns of names to the left."""
+    out = Table(title=page.title, title_justify="left")
+    for heading, first in zip(page.headings, page.rows[0], strict=True):
+        name = first.kind == "name"
+        out.add_column(heading, justify="left" if name else "right", no_wrap=name)
+    for row in page.rows:
+        out.add_row(*(cell.text for cell in row))
+    return out

@@ -123,9 +123,8 @@ def judge(run: Run, limits: dict[str, dict[str, dict[str, int]]]) -> None:
         limit = limits.get(mode, {}).get(operation, {}).get(kind)
         over = limit is not None and highest.count > limit
         word = "  OVER" if over else "  no limit in the table" if limit is None else ""
-        print(
-            f"{mode:<6}{operation:<16}{kind:<8}{highest.count:>9}{limit or '-':>7}  {highest.load}, seed {highest.seed}{word}"
-        )
+        counts = f"{highest.count:>9}{limit or '-':>7}"
+        print(f"{mode:<6}{operation:<16}{kind:<8}{counts}  {highest.load}, seed {highest.seed}{word}")
         if over or limit is None:
             run.problems.append(f"{'/'.join(key)}: {highest.count} instructions, {TABLE.name} says {limit}")
 

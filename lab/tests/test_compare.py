@@ -84,7 +84,9 @@ def test_bad_input_is_answered_with_what_to_do(tmp_path, arguments, expected):
 
 
 def test_a_small_program_is_compared_and_a_second_call_adds_runs_only(tmp_path):
-    command = ("compare", "--cmd", "ls -l /usr/bin", "--allocators", "glibc,tlsf", "--replays", "1", "--out", tmp_path)
+    names = ["glibc", "tlsf", "rtmalloc-pag"]  # the last with a profile
+    chosen = ("--allocators", ",".join(names), "--replays", "1", "--out", tmp_path)
+    command = ("compare", "--cmd", "ls -l /usr/bin", *chosen)
     first = rtlab(*command, "--runs", "1")
     assert first.returncode == 0, first.stderr
     times = [record.time_s for record in read_records(tmp_path / "runs.csv")]
@@ -92,12 +94,13 @@ def test_a_small_program_is_compared_and_a_second_call_adds_runs_only(tmp_path):
     second = rtlab(*command, "--runs", "2")
     assert second.returncode == 0, second.stderr
     records = read_records(tmp_path / "runs.csv")
-    assert [record.time_s for record in records][:2] == times and len(records) == 4
+    assert [record.time_s for record in records][:3] == times and len(records) == 6
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.npy")} == made
     assert "suits this program best" in second.stdout
+    assert any(tmp_path.rglob("program.rtp"))
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 7 and "suits this program best" in page and "<script src" not in page
-    assert set(pd.read_csv(tmp_path / "ranking.csv")["allocator"]) == {"glibc", "tlsf"}
+    assert set(pd.read_csv(tmp_path / "ranking.csv")["allocator"]) == set(names)
 
 
 def test_a_line_of_the_runs_that_was_cut_off_is_left_out(tmp_path):

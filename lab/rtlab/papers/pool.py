@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from rtlab.environment import describe
 from rtlab.mistakes import Mistake, choose
@@ -22,6 +21,7 @@ from rtlab.page import Cell, PageTable, write_page
 from rtlab.papers.pool_latency import MANY, NOTHING, POOLS, SOURCES, Seen, cases_of, measured, program
 from rtlab.places import Places
 from rtlab.svg import as_svg, grid_of, new_figure
+from rtlab.tables import on_terminal
 from rtlab.traces.contenders import NAMES, choose_contenders
 
 NAME = "pool"
@@ -113,19 +113,19 @@ def verdicts(rows: pd.DataFrame) -> list[str]:
 
 
 COLUMNS = (
-    ("voted:\nmean", "voted_mean", "{:.1f}"),
+    ("voted: mean", "voted_mean", "{:.1f}"),
     ("median", "voted_50", "{:,}"),
     ("99.999 %", "voted_99.999", "{:,}"),
     ("longest", "voted_longest", "{:,}"),
-    ("within twice\nthe median, %", "voted_within_twice_the_median", "{:.4f}"),
-    ("all:\n99.99 %", "all_99.99", "{:,}"),
+    ("within twice the median, %", "voted_within_twice_the_median", "{:.4f}"),
+    ("all: 99.99 %", "all_99.99", "{:,}"),
     ("99.999 %", "all_99.999", "{:,}"),
     ("longest", "all_longest", "{:,}"),
 )
 
 
 def cycles_table(rows: pd.DataFrame, names: list[str], failures: dict[str, str]) -> PageTable:
-    headings = ["source", *(heading.replace("\n", " ") for heading, _, _ in COLUMNS)]
+    headings = ["source", *(heading for heading, _, _ in COLUMNS)]
     by_title = rows.set_index("title")
     table = []
     for name in names:
@@ -194,15 +194,6 @@ def make_figures(seen: list[Seen]) -> dict[str, str]:
     return {title: draw(chosen) for title, (draw, chosen) in wanted.items() if chosen}
 
 
-def terminal_table(page: PageTable) -> Table:
-    out = Table(title=page.title, title_justify="left")
-    for heading in page.headings:
-        out.add_column(heading, justify="left" if heading == "source" else "right")
-    for row in page.rows:
-        out.add_row(*(cell.text for cell in row))
-    return out
-
-
 # ---- the command ----
 
 
@@ -239,9 +230,10 @@ def run_pool(places: Places, plan: Plan, console: Console) -> int:
     histograms.to_csv(out / "histograms.csv", index=False)
     environment = describe(heaps, {"plan": str(plan), "rounds": rounds, "acquisitions in a round": count, "runs": 5})
     (out / "environment.json").write_text(json.dumps(environment, indent=2, default=str) + "\n")
-    tables = [cycles_table(rows, [case.title for case in cases], failures), published_table(rows)]
+    made = (cycles_table(rows, [case.title for case in cases], failures), published_table(rows))
+    tables = [table for table in made if table.rows]
     for table in tables:
-        console.print(terminal_table(table))
+        console.print(on_terminal(table))
     said = verdicts(rows)
     for line in said:
         console.print(line, soft_wrap=True)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from rtlab.allocators import Allocator, find_allocators, what_to_do
 from rtlab.bench import Options, find_entries
@@ -29,6 +28,7 @@ from rtlab.native import Native, ensure_native
 from rtlab.page import Cell, PageTable, number, write_page
 from rtlab.places import Places
 from rtlab.profiled import MODES, loading, recording
+from rtlab.tables import on_terminal
 
 NAME = "rt-mimalloc"
 TITLE = "RT-Mimalloc: a new look at dynamic memory allocation for real-time systems (Giannessi et al. 2023)"
@@ -249,16 +249,6 @@ def page_table(cells: pd.DataFrame, table: str) -> PageTable:
     return PageTable(TITLES[table], [*(["function"] if counted else []), "allocator", *columns], rows)
 
 
-def terminal_table(page: PageTable) -> Table:
-    out = Table(title=page.title, title_justify="left")
-    for heading in page.headings:
-        name = heading in ("function", "allocator")
-        out.add_column(heading, justify="left" if name else "right", no_wrap=name)
-    for row in page.rows:
-        out.add_row(*(cell.text for cell in row))
-    return out
-
-
 @dataclass(frozen=True)
 class Plan:
     allocators: str | None
@@ -293,7 +283,8 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
                 status.update(f"instructions, {variant.name}")
                 cells += count(places, variant, plan.mallocs, folder)
         threads = max(2, os.cpu_count() or 2)
-        options = Options(None, None, rounds, scale, threads, limit_s, out, install=False, quick=not plan.full, fresh=True)
+        quick = not plan.full
+        options = Options(None, None, rounds, scale, threads, limit_s, out, install=False, quick=quick, fresh=True)
         native = ensure_native(places)
         for entry in find_entries(places, loads, options) if loads else []:
             if not isinstance(entry, Entry):
@@ -320,7 +311,7 @@ def run_rt_mimalloc(places: Places, plan: Plan, console: Console) -> int:
     compared.to_csv(out / "cells.csv", index=False, float_format="%.4f")
     tables = [page_table(compared, table) for table in TITLES if table in set(compared["table"])]
     for table in tables:
-        console.print(terminal_table(table))
+        console.print(on_terminal(table))
     for failure in dict.fromkeys(failures):
         console.print(f"[yellow]X {failure}")
     environment = describe(

@@ -20,6 +20,7 @@ from rich.console import Console
 from rtlab.allocators import Allocator
 from rtlab.entries import Entry
 from rtlab.environment import describe
+from rtlab.measuring import measure
 from rtlab.mistakes import Mistake
 from rtlab.native import Native, ensure_native
 from rtlab.page import table_of, write_page
