@@ -5,7 +5,7 @@
 //   latency --source malloc                              the same from the heap: the paper's test case B
 //   LD_PRELOAD=libmimalloc.so latency --source malloc    from another heap, which the noise is on too
 //   latency --source nothing                             the timer alone: what the machine adds
-//   latency --source pool --long                         10^9 acquisitions; ten minutes and more
+//   latency --source pool --long                         10^9 acquisitions, some minutes
 //   latency --source pool --out pool.csv                 the histogram: cycles_from,cycles_to,voted,all
 //
 // `rtlab paper pool` runs all sources on all heaps and draws the paper's figures 7 and 8.

@@ -132,7 +132,6 @@ class SharedList {
     for (;;) {
       if (__builtin_expect((head & index_mask) == no_block, 0)) return nullptr;
       BlockHeader *block = table[head & index_mask];
-      if (!block) __builtin_unreachable();  // so that the caller does not look again
       // The block may have been taken and reused since: then this is nonsense, and the exchange fails by the tag.
       const std::uint64_t next = block->link.next.load(std::memory_order_relaxed) & index_mask;
       if (__builtin_expect(head_.compare_exchange_weak(head, ((head & ~index_mask) + one_removal) | next,
