@@ -82,6 +82,8 @@ static void division_by_every_reciprocal(void) {
     uint32_t quotient = 0, rest = 0;
     for (uint32_t offset = 0; offset <= PAGE_MAX; offset++) {  // PAGE_MAX itself: page_blocks
       HOLDS((offset * reciprocal) >> 32 == quotient, offset);
+      // Where no page has so many blocks, it need not hold.
+      if (quotient < PAGE_BLOCKS_MAX) HOLDS(((uint32_t)(offset * reciprocal) < reciprocal) == (rest == 0), offset);
       if (++rest == size) rest = 0, quotient++;
     }
   }

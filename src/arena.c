@@ -93,6 +93,23 @@ static void cut_segment(uint32_t segment, uint32_t granules) {
   s->mapped = (uint16_t)granules;
 }
 
+// The granule behind a huge block of the secure variant is a guard: not mapped, or else without access, so that what is
+// mapped behind it need not be mapped again for the next block. Noted in run->used, if so.
+static void guard_run(struct span *run, uint32_t granules) {
+  uint32_t segment = run_first(run) + granules / SEGMENT_GRANULES, at = granules % SEGMENT_GRANULES;
+  if (segment_at(segment)->mapped <= at) return;
+  if (secure_deny(run->start + ((size_t)granules << GRANULE_SHIFT)))
+    run->used = granules;
+  else
+    cut_segment(segment, at);
+}
+static void unguard_run(struct span *run) {
+  uint32_t granules = run->used;
+  run->used = 0;
+  if (granules && !secure_permit(run->start + ((size_t)granules << GRANULE_SHIFT)))
+    cut_segment(run_first(run) + granules / SEGMENT_GRANULES, granules % SEGMENT_GRANULES);
+}
+
 // The descriptors' contents go back with the segment, but for the first page of them, which has the segment's record.
 static void unmap_segment(uint32_t segment) {
   enum { KEPT = GRANULE_SIZE / SPAN_SIZE };
@@ -486,6 +503,7 @@ static struct span *take_run(uint32_t segments, uint32_t alignment) {
     run->start = granule_address(first * SEGMENT_GRANULES);
     run->length = segments;
     run->kind = SPAN_HUGE;
+    run->used = 0;
     a->segments_in_use += segments;
     a->segments_huge += segments;
     set_retained_most();
@@ -515,7 +533,7 @@ static bool map_run(struct span *run, uint32_t granules, bool *taken) {
     for (uint32_t j = from; j < i; j++, bare -= SEGMENT_GRANULES)
       segment_at(first + j)->mapped = (uint16_t)(bare < SEGMENT_GRANULES ? bare : SEGMENT_GRANULES);
   }
-  if (SECURE_VARIANT) cut_segment(first + granules / SEGMENT_GRANULES, granules % SEGMENT_GRANULES);
+  if (SECURE_VARIANT) guard_run(run, granules);
   return true;
 }
 
@@ -562,9 +580,11 @@ static void give_segments(uint32_t first, uint32_t segments) {
 
 void arena_unmap_run(struct span *run) {
   for (uint32_t i = 0, first = run_first(run); i < run->length; i++) unmap_segment(first + i);
+  run->used = 0;
 }
 
 void arena_give_run(struct span *run) {
+  if (SECURE_VARIANT) unguard_run(run);
   run->kind = SPAN_NONE;
   give_segments(run_first(run), run->length);
 }
@@ -580,6 +600,7 @@ static bool move_pages(uint32_t first, size_t bytes, uint32_t target, size_t tar
 }
 
 struct span *arena_move_run(struct span *run, uint32_t granules) {
+  if (SECURE_VARIANT) unguard_run(run);
   uint32_t first = run_first(run);
   uint32_t had = (run->length - 1) * SEGMENT_GRANULES + segment_at(first + run->length - 1)->mapped;
   size_t bytes = (size_t)had << GRANULE_SHIFT, target_bytes = (size_t)granules << GRANULE_SHIFT;
@@ -628,7 +649,7 @@ static bool run_extend(struct span *run, uint32_t segments) {
   return done;
 }
 
-bool arena_resize_run(struct span *run, uint32_t granules) {
+static bool resize_run(struct span *run, uint32_t granules) {
   uint32_t had = run->length, want = run_segments(granules);
   if (want > had && !run_extend(run, want)) return false;
   bool taken;
@@ -644,6 +665,14 @@ bool arena_resize_run(struct span *run, uint32_t granules) {
     give_segments(run_first(run) + want, had - want);
   }
   return true;
+}
+
+bool arena_resize_run(struct span *run, uint32_t granules) {
+  if (!SECURE_VARIANT) return resize_run(run, granules);
+  unguard_run(run);
+  bool done = resize_run(run, granules);
+  if (!run->used) guard_run(run, done ? granules : run->reciprocal);
+  return done;
 }
 
 // ---- metadata and reserve ----

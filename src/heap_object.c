@@ -223,7 +223,7 @@ static RTM_NOINLINE void *aligned_or(struct rtm_heap *object, size_t alignment, 
 
 // As alloc_fast, of this heap: the usual case without becoming its thread. NULL: not the usual case.
 RTM_INLINE void *take_linked(const struct rtm_heap *object, size_t size) {
-  if (RTM_UNLIKELY(size > BLOCK_MAX)) return NULL;
+  if (SECURE_VARIANT || RTM_UNLIKELY(size > BLOCK_MAX)) return NULL;
   struct span *page = object->fast->page[size_class(size)];
   void *block = page->free;
   if (RTM_UNLIKELY(!block)) return NULL;

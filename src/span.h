@@ -67,7 +67,10 @@ enum {
 struct span {
   // First cache line. Written by the owner only; other threads read tag, start, reciprocal and the hint of spans in
   // which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
-  void *free;     // page: last-in first-out list through the first word of each free block; unused: next unused
+  union {
+    void *free;     // page: last-in first-out list through the first word of each free block; unused: next unused
+    uint64_t deck;  // page of the secure variant: the blocks that are next (secure.h)
+  };
   uintptr_t tag;  // owner; accessed by span_tag and span_set_tag
   char *start;    // address of the first granule
   union {
@@ -81,7 +84,7 @@ struct span {
       struct span **free_link;  // what points to it there
     };
   };
-  uint32_t used;        // page: see above; medium: 1; free span: granules [0, used) may hold contents
+  uint32_t used;        // page: see above; medium: 1; free span: granules [0, used) may hold contents; huge: guard_run
   uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
   uint32_t next, prev;  // span indices: queue of pages; next: stack of spans that wait to be released
@@ -185,6 +188,9 @@ RTM_INLINE bool span_is_page(const struct span *span) { return span->kind - 1u <
 // Granules at the end of each page and medium block that are a guard: 0, but in the secure variant.
 RTM_HIDDEN extern uint32_t rtm_span_guard;
 RTM_INLINE uint32_t span_guard(void) { return SECURE_VARIANT ? rtm_span_guard : 0; }
+
+// The first of a page's linked blocks; the secure variant links none.
+RTM_INLINE void *page_linked(const struct span *page) { return SECURE_VARIANT ? NULL : page->free; }
 
 RTM_INLINE uint32_t page_blocks(const struct span *page) {
   uint32_t fit = (uint32_t)((((uint64_t)(page->length - span_guard()) << GRANULE_SHIFT) * page->reciprocal) >> 32);

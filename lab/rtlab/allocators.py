@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEERS, RTMALLOC, SECURE, BuiltPeer, PackagedPeer
+from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEERS, RTMALLOC, SECURE, SECURE_ALL, BuiltPeer, PackagedPeer
 from rtlab.debian import installed_version
 from rtlab.mistakes import Mistake, choose
 from rtlab.places import Places
@@ -67,7 +67,8 @@ def find_allocators(places: Places) -> dict[str, Allocator]:
     if places.rtmalloc.is_file():
         found[RTMALLOC] = Allocator(RTMALLOC, places.rtmalloc, "this tree", "build/librtmalloc.so")
     if places.secure.is_file():
-        found[SECURE] = Allocator(SECURE, places.secure, "this tree", "build/librtmalloc-secure.so")
+        for name, environment in ((SECURE, {}), (SECURE_ALL, {"RTMALLOC_SECURE": "all"})):
+            found[name] = Allocator(name, places.secure, "this tree", "build/librtmalloc-secure.so", environment)
     found[GLIBC] = Allocator(GLIBC, None, glibc_version(), "the system")
     for peer in PEERS:
         allocator = find_peer(places, peer)
@@ -80,7 +81,7 @@ def what_to_do(places: Places, name: str) -> str:
     """Why an allocator is not there, and the command that gets it."""
     if name == RTMALLOC:
         return f"rtmalloc is not built: {places.rtmalloc} does not exist. Run 'make' first."
-    if name == SECURE:
+    if name in (SECURE, SECURE_ALL):
         return f"{name} is not built: {places.secure} does not exist. Run 'make' first."
     return f"{name} is not there: {places.peers / name}.so does not exist. Run 'rtlab peers' first."
 

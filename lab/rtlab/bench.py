@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 
 from rtlab.allocators import Allocator, choose_allocators, find_allocators, what_to_do
-from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, RTMALLOC
+from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, ON_REQUEST, RTMALLOC
 from rtlab.debian import ensure_packages
 from rtlab.entries import Absent, Entry
 from rtlab.environment import describe
@@ -60,7 +60,7 @@ def check_reachable(places: Places, allocators: Sequence[Allocator], console: Co
 
 def bench(places: Places, options: Options, console: Console) -> int:
     """Everything from the choice to the files. Returns the exit status; raises Mistake."""
-    default = QUICK_ALLOCATORS if options.quick else list(ALLOCATOR_NAMES)
+    default = QUICK_ALLOCATORS if options.quick else [name for name in ALLOCATOR_NAMES if name not in ON_REQUEST]
     allocators = choose_allocators(places, options.allocators, default)
     names = choose("load or program", options.loads, ENTRY_NAMES, ENTRY_NAMES)
     if options.install:

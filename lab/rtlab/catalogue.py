@@ -11,6 +11,7 @@ from rtlab.crates import Crate
 
 RTMALLOC = "rtmalloc"
 SECURE = "rtmalloc-secure"
+SECURE_ALL = "rtmalloc-secure-all"
 GLIBC = "glibc"
 
 CC = ("cc", "1.2.0")
@@ -42,7 +43,8 @@ class BuiltPeer:
 
 def mimalloc(name: str, crate_version: str, folder: str, version: str) -> BuiltPeer:
     crate = Crate("libmimalloc-sys", crate_version, (CC, SHLEX))
-    return BuiltPeer(name, crate, version, recipes.mimalloc(folder, version))
+    secure = name.endswith("-secure")
+    return BuiltPeer(name, crate, version, recipes.mimalloc(folder, version, secure))
 
 
 JEMALLOC = "5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8"
@@ -51,6 +53,8 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
     mimalloc("mimalloc-1.7", "0.1.24", "", "1.7.5"),
     mimalloc("mimalloc-2", "0.1.49", "v2", "2.3.2"),
     mimalloc("mimalloc-3", "0.1.49", "v3", "3.3.2"),
+    mimalloc("mimalloc-1.7-secure", "0.1.24", "", "1.7.5"),
+    mimalloc("mimalloc-3-secure", "0.1.49", "v3", "3.3.2"),
     BuiltPeer(
         "snmalloc",
         Crate("snmalloc-sys", "0.7.6", (CC, SHLEX, CMAKE)),
@@ -79,4 +83,6 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
 )
 
 PEER_NAMES = tuple(peer.name for peer in PEERS)
-ALLOCATOR_NAMES = (RTMALLOC, SECURE, GLIBC, *PEER_NAMES)
+ALLOCATOR_NAMES = (RTMALLOC, SECURE, SECURE_ALL, GLIBC, *PEER_NAMES)
+# Measured only where they are asked for: they are to be held against their usual builds.
+ON_REQUEST = (SECURE_ALL, *(name for name in PEER_NAMES if name.endswith("-secure")))

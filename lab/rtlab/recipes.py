@@ -39,8 +39,9 @@ def cmake(source: Path, build: Path, target: str, *options: str) -> None:
     run_tool(["cmake", "--build", build, "--target", target, jobs()])
 
 
-def mimalloc(folder: str, version: str):
-    """The recipe for the mimalloc in this folder of the crate."""
+def mimalloc(folder: str, version: str, secure: bool = False):
+    """The recipe for the mimalloc in this folder of the crate; `secure`: with all its mitigations."""
+    extra = ("-DMI_SECURE=ON", "-DMI_SECURE_FULL=ON") if secure else ()
 
     def build(crate: Path, work: Path) -> Path:
         source = work / "source"
@@ -57,8 +58,9 @@ def mimalloc(folder: str, version: str):
             "mimalloc",
             *("-DMI_OVERRIDE=ON", "-DMI_BUILD_SHARED=ON", "-DMI_BUILD_STATIC=OFF"),
             *("-DMI_BUILD_OBJECT=OFF", "-DMI_BUILD_TESTS=OFF"),
+            *extra,
         )
-        return only(work / "build", "libmimalloc.so*")
+        return only(work / "build", "libmimalloc-secure.so*" if secure else "libmimalloc.so*")
 
     return build
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from rtlab.ratios import failures, geometric_means, good_runs, mark_wrong_output, median_interval, medians, ratios
-from rtlab.targets import TARGETS, judge
+from rtlab.targets import TARGETS, judge, judge_all
 
 
 def frame(*rows, status="ok", output="a"):
@@ -87,3 +87,10 @@ def test_a_crash_of_rtmalloc_fails_a_target_that_its_figures_meet():
 def test_a_target_without_its_reference_is_not_measured():
     verdict = judge(two_entries(0.5), TARGETS[1])
     assert verdict.met is None and "rtlab peers" in verdict.remark
+
+
+def test_the_secure_build_is_held_to_its_targets_where_it_was_measured():
+    rows = [("x", 0, "rtmalloc", 1.0, 1.0), ("x", 0, "rtmalloc-secure", 1.02, 1.2)]
+    verdicts = [verdict for verdict in judge_all(frame(*rows)) if verdict.target.name == "rtmalloc-secure"]
+    assert [verdict.met for verdict in verdicts] == [True, False]
+    assert not [verdict for verdict in judge_all(two_entries(0.5)) if verdict.target.name != "rtmalloc"]

@@ -2,16 +2,27 @@
 #ifndef RTM_SECURE_FAST_H
 #define RTM_SECURE_FAST_H
 
+// `size`: with what the secure variant keeps for itself, at most BLOCK_MAX.
+RTM_INLINE void *secure_alloc_small(size_t size) {
+  unsigned class = size_class(size);
+  struct span *page = rtm_fast_heap->page[class];
+  if (RTM_UNLIKELY(!secure_has_next(page))) return alloc_slow(size, page);
+  return secure_next(page, rtm_shape[class].block_size);
+}
+
 RTM_INLINE void *alloc_plain(size_t size) {
-  bool eighth = secure_step();
   if (RTM_UNLIKELY(size > BLOCK_MAX)) return alloc_large(size);
   if (RTM_UNLIKELY(rtm_secure.features & SECURE_ALONE)) return alloc_large(size ? size : 1);
-  struct span *page = rtm_fast_heap->page[size_class(size)];
-  // Every eighth time, too, and for large blocks each time, as in the other variants, whose pages link eight blocks or
-  // a granule at once: what other threads free is collected there, in proportion to what is handed out.
-  if (RTM_UNLIKELY(!(page->flags & PAGE_COLLECTED)) || RTM_UNLIKELY(eighth) || size > GRANULE_SIZE / 8)
-    return alloc_slow(size, page);
-  return secure_take(page);
+  return secure_alloc_small(size);
+}
+
+RTM_INLINE void *alloc_fast(size_t size) {
+  if (RTM_UNLIKELY(size >= RTM_READ_RELAXED(rtm_secure.fast_size))) return secure_malloc(size);
+  return secure_alloc_small(size + rtm_secure.pad);
+}
+
+RTM_INLINE bool is_of_class(size_t size, unsigned class) {
+  return size < RTM_READ_RELAXED(rtm_secure.fast_size) && size_class(size + rtm_secure.pad) == class;
 }
 
 // A block of this heap's own page that has free blocks.
@@ -29,18 +40,23 @@ RTM_INLINE void free_fast(void *block) {
   }
   struct span *page = span_of(granule);
   uintptr_t owner = span_tag(page);
-  // Another heap's, a full page, a medium or huge block, nothing at all, a store, or a page with canaries.
+  uint32_t number;
+  // Another heap's, a full page, a medium or huge block, nothing at all, a page with canaries, or a store.
   if (RTM_UNLIKELY(owner != (uintptr_t)rtm_fast_heap) || (rtm_secure.features & MORE_TO_DO) ||
-      RTM_UNLIKELY(page->kind > CLASSES)) {
+      (number = secure_number(page, block)) == UINT32_MAX) {
     secure_free(block, page);
     return;
   }
-  uint32_t number = secure_number(page, block);
-  if (RTM_UNLIKELY(number == UINT32_MAX) || RTM_UNLIKELY(secure_is_free(page, number))) {
+  // As secure_is_free and secure_put, with what is read once.
+  uint64_t *word = &page->private[number / 64], bits = *word;
+  uint64_t others = atomic_load_explicit(&page->remote[number / 64], memory_order_relaxed);
+  if (RTM_UNLIKELY((bits | others) >> (number % 64) & 1)) {
     secure_free(block, page);  // which says what is wrong
     return;
   }
-  secure_free_usual((struct heap *)owner, page, block);
+  __atomic_store_n(word, bits | UINT64_C(1) << (number % 64), __ATOMIC_RELAXED);
+  page->flags |= PAGE_COLLECTED;
+  if (RTM_UNLIKELY(--page->used == 0)) page_emptied((struct heap *)owner, page);
 }
 
 #endif

@@ -2,7 +2,7 @@
 // `if (SECURE_VARIANT)`, or by the inline functions here, which are empty in the other variants.
 //
 // In the secure variant no free block of a page has a link in it: a bit of span->private says that it is free, and one
-// of span->remote that another thread has freed it or that it waits in the quarantine. page->free is always NULL.
+// of span->remote that another thread has freed it or that it waits in the quarantine.
 #ifndef RTM_SECURE_H
 #define RTM_SECURE_H
 
@@ -25,8 +25,9 @@ enum secure_feature {
 // What is on, and how many bytes each block is longer for it. Set before the first heap is made.
 struct secure {
   uint32_t features;
-  uint32_t pad;     // bytes
-  uint64_t key[4];  // from getrandom; [3] is odd
+  uint32_t pad;      // bytes
+  size_t fast_size;  // requests below it take the short way; 0: none
+  uint64_t key[4];   // from getrandom; [3] is odd
 };
 RTM_HIDDEN extern struct secure rtm_secure;
 RTM_HIDDEN extern _Thread_local uint64_t rtm_secure_turn __attribute__((tls_model("initial-exec")));
@@ -40,6 +41,9 @@ void *secure_map_guarded(size_t bytes);
 // Takes the last granule of a page or medium block away, and gives it back.
 void secure_guard(const struct span *span);
 void secure_unguard(const struct span *span);
+// The granule there has no access from now on, or has it again. False: the system refuses.
+bool secure_deny(void *granule);
+bool secure_permit(void *granule);
 void secure_unguard_segment(uint32_t segment);  // all that is mapped of it
 // A heap was made: its quarantine. False: out of memory.
 bool secure_heap_made(struct heap *heap);
@@ -55,8 +59,11 @@ size_t secure_check(const void *block, struct span *span, const char *what);
 void *secure_seal(void *block, size_t size);
 // The thread's own block waits from now on, another goes. False: it is to be freed at once. O(1).
 bool secure_delay(struct span *span, void *block);
-// The rest of a free in the secure variant: everything but the usual one.
+// The rest of malloc and free in the secure variant: everything but the usual one.
+void *secure_malloc(size_t size);
 void secure_free(void *block, struct span *span);
+// For the checker: whether deck and PAGE_COLLECTED are as said below.
+bool secure_deck_is_right(const struct span *page);
 
 // A request of `size` bytes takes so many. What is impossible stays so.
 RTM_INLINE size_t secure_pad(size_t size) {
@@ -68,14 +75,11 @@ RTM_INLINE void *secure_dress(void *block, size_t size) {
   return secure_seal(block, size);
 }
 
-// Counts this thread's allocations, in steps of an odd number. True every eighth time.
-RTM_INLINE bool secure_step(void) { return (rtm_secure_turn += UINT64_C(0x9e3779b97f4a7c15)) % 8 == 0; }
-
-// A number that somebody without the key does not know, another one after each step; 0 if order is not random. A
-// multiplication under the key, both halves of the product mixed. 8 instructions.
+// A number that somebody without the key does not know, another one each time; 0 if order is not random. A
+// multiplication under the key, both halves of the product mixed. 10 instructions.
 RTM_INLINE uint64_t secure_random(void) {
   if (!(rtm_secure.features & SECURE_RANDOM)) return 0;
-  uint64_t turn = rtm_secure_turn;
+  uint64_t turn = rtm_secure_turn += UINT64_C(0x9e3779b97f4a7c15);
   unsigned __int128 product = (unsigned __int128)(turn ^ rtm_secure.key[0]) * (turn ^ rtm_secure.key[1]);
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
@@ -98,13 +102,13 @@ RTM_INLINE bool secure_is_free(struct span *page, uint32_t number) {
   return bits >> (number % 64) & 1;
 }
 
-// The number of the block that starts there; UINT32_MAX if none does, or if it was never handed out.
+// The number of the block that starts there; UINT32_MAX if none does, or if it was never handed out. The product's lower
+// half is below the reciprocal where the division has no rest, and only there (proofs/arithmetic.c). Never in a store.
 RTM_INLINE uint32_t secure_number(const struct span *page, const void *block) {
-  uint64_t offset = (uint64_t)((const char *)block - page->start);
-  uint64_t number = (offset * page->reciprocal) >> 32;
-  if (RTM_UNLIKELY(number >= RTM_READ_RELAXED(page->fresh))) return UINT32_MAX;
-  if (RTM_UNLIKELY(number * rtm_shape[page->kind].block_size != offset)) return UINT32_MAX;
-  return (uint32_t)number;
+  uint64_t product = (uint64_t)((const char *)block - page->start) * page->reciprocal;
+  if (RTM_UNLIKELY((uint32_t)product >= page->reciprocal)) return UINT32_MAX;
+  uint32_t number = (uint32_t)(product >> 32);
+  return RTM_LIKELY(number < RTM_READ_RELAXED(page->fresh)) ? number : UINT32_MAX;
 }
 
 RTM_INLINE void secure_put(struct span *page, const void *block) {
@@ -114,28 +118,31 @@ RTM_INLINE void secure_put(struct span *page, const void *block) {
   page->flags |= PAGE_COLLECTED;
 }
 
-// A block of the page's `private`, which has one (PAGE_COLLECTED).
-RTM_INLINE void *secure_take(struct span *page) {
-  uint64_t random = secure_random();
-  unsigned w = (unsigned)(random >> 62);
-  if (!page->private[w]) {
-    w ^= 1;
-    if (!page->private[w]) w ^= 2;
-    if (!page->private[w]) w ^= 1;
-  }
-  uint64_t bits = page->private[w];
-  unsigned place = secure_pick(bits, random);
-  bits &= ~(UINT64_C(1) << place);
-  __atomic_store_n(&page->private[w], bits, __ATOMIC_RELAXED);
-  if (!bits && !(page->private[w ^ 1] | page->private[w ^ 2] | page->private[w ^ 3]))
-    page->flags &= (uint8_t)~PAGE_COLLECTED;
-  page->used++;
-  return page->start + (size_t)(w * 64 + place) * rtm_shape[page->kind].block_size;
-}
-_Static_assert(REMOTE_WORDS == 4, "secure_take looks at four words");
+// A page's next blocks are chosen ahead, up to eight at a time. `deck` has their numbers, a byte each, the next one
+// lowest, and a 1 above them; without any it is 0 or 1. They are free, and `private` says so until they are handed out;
+// PAGE_COLLECTED says that there are others, and then `private` has a bit for each of these too.
+RTM_INLINE bool secure_has_next(const struct span *page) { return page->deck > 1; }
 
-// The fresh blocks up to the end of their word become free ones, and one of the page's is taken.
-RTM_INLINE void *secure_extend(struct span *page) {
+RTM_INLINE void *secure_hand_out(struct span *page, uint32_t number, uint32_t size) {
+  uint64_t *word = &page->private[number / 64], bits = __atomic_load_n(word, __ATOMIC_RELAXED);
+  __atomic_store_n(word, bits & ~(UINT64_C(1) << (number % 64)), __ATOMIC_RELAXED);
+  page->used++;
+  return page->start + number * size;
+}
+
+// The page has a next block; `size`: of its class.
+RTM_INLINE void *secure_next(struct span *page, uint32_t size) {
+  uint64_t deck = page->deck;
+  page->deck = deck >> 8;
+  return secure_hand_out(page, deck & 255, size);
+}
+
+// One of the free blocks of a page that has no next one but others (PAGE_COLLECTED), and up to `most` - 1, at most 7,
+// that are next. See deal.c.
+void *secure_deal(struct span *page, unsigned most);
+
+// The fresh blocks up to the end of their word become free ones; then as secure_deal. There are no others.
+RTM_INLINE void *secure_extend(struct span *page, unsigned most) {
   uint32_t blocks = page_blocks(page), from = page->fresh, w = from / 64, end = 64 * (w + 1);
   if (end >= blocks) {
     end = blocks;
@@ -145,7 +152,7 @@ RTM_INLINE void *secure_extend(struct span *page) {
   __atomic_store_n(&page->private[w], page -> private[w] | bits, __ATOMIC_RELAXED);
   RTM_WRITE_RELAXED(page->fresh, (uint16_t)end);
   page->flags |= PAGE_COLLECTED;
-  return secure_take(page);
+  return secure_deal(page, most);
 }
 
 // What other threads have freed in a word: in `private` before it leaves `remote`, so that a double free is always

@@ -81,6 +81,9 @@ void secure_start(const char *value, bool real_time) {
   rtm_secure.pad =
       (rtm_secure.features & SECURE_CANARIES ? CANARY_BYTES : 0) + (rtm_secure.features & SECURE_GAPS ? GAP_BYTES : 0);
   rtm_span_guard = rtm_secure.features & SECURE_GUARD_PAGES ? 1 : 0;
+  // Blocks with canaries, and those that stand alone, are made by secure_malloc.
+  bool plain = !(rtm_secure.features & (SECURE_CANARIES | SECURE_ALONE));
+  rtm_secure.fast_size = plain ? BLOCK_MAX - rtm_secure.pad + 1 : 0;
   rtm_secure_turn = rtm_secure.key[0];
 }
 
@@ -120,6 +123,8 @@ void secure_guard(const struct span *span) {
 void secure_unguard(const struct span *span) {
   if (rtm_span_guard) protect(guard_of(span), GRANULE_SIZE, PROT_READ | PROT_WRITE);
 }
+bool secure_deny(void *granule) { return protect((uintptr_t)granule, GRANULE_SIZE, PROT_NONE); }
+bool secure_permit(void *granule) { return protect((uintptr_t)granule, GRANULE_SIZE, PROT_READ | PROT_WRITE); }
 void secure_unguard_segment(uint32_t segment) {
   if (!rtm_span_guard) return;
   uintptr_t start = (uintptr_t)granule_address((size_t)segment * SEGMENT_GRANULES);
