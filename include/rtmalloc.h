@@ -1,8 +1,8 @@
 /* rtmalloc: a memory allocator for real-time programs on Linux.
  *
  * Every function here may be called by any thread at any time, also before constructors and in exit handlers, but not
- * from signal handlers. Sizes and alignments are in bytes. `O(1)` means a constant number of instructions whatever the
- * number of blocks, pages, heaps and threads; what is linear is named.
+ * from signal handlers (docs/misuse.md says what these may call). Sizes and alignments are in bytes. `O(1)` means a
+ * constant number of instructions whatever the number of blocks, pages, heaps and threads; what is linear is named.
  *
  * A process that preloads or links librtmalloc.so has these behind malloc, free, operator new and the others as well;
  * with librtmalloc.a they live beside another malloc. Blocks of the one must not be given to the other.

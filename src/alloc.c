@@ -138,6 +138,7 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
   struct heap *heap = heap_of_thread();
   if (!heap) return out_of_memory();
   heartbeat();
+  CHECK_SCOPE();
   if (!limits_permit(heap, size)) return no_memory();
   struct span *store = heap->page[size_class(size)];
   if (store->kind == SPAN_STORE) {
@@ -190,6 +191,7 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = heap_of_thread();
   if (!heap || size > PTRDIFF_MAX) return out_of_memory();
   heartbeat();
+  CHECK_SCOPE();
   struct stores *stores = heap->stores;
   if (RTM_UNLIKELY(stores != NULL) && (stores->mode == MODE_PAG || size >= heap->store_from)) {
     if (alignment <= GRANULE_SIZE) {
@@ -214,6 +216,7 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
 static RTM_NOINLINE void *prepared_or_large(size_t size, size_t alignment, bool *zero) {
   const struct heap *heap = rtm_heap;
   if (size - heap->store_from >= heap->store_reach || alignment > GRANULE_SIZE) return large(size, alignment, zero);
+  CHECK_SCOPE();
   *zero = false;
   return counted(prepared_large(size, heap->stores), size);
 }
@@ -314,6 +317,7 @@ static RTM_COLD void free_limited(struct heap *owner, void *block, struct span *
 
 // Everything but a block of this thread's own page that has free blocks.
 void free_slow(void *block, struct span *span) {
+  CHECK_SCOPE();
   struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
   if (owner == rtm_fast_heap) {
     if (span->kind == SPAN_MEDIUM)
@@ -419,6 +423,7 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
 
 // In place, or NULL. `size` is not zero.
 static void *resize_in_place(void *block, struct span *span, size_t size) {
+  CHECK_SCOPE();
   // As the recording did, where a block of another bin was counted anew.
   if (span->kind == SPAN_STORE && (size > BLOCK_MAX || usable(span) > BLOCK_MAX))
     return size > BLOCK_MAX && size <= BIN_SIZE_MAX && bin_size(bin_of_large(size)) == usable(span) ? block : NULL;

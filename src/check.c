@@ -2,6 +2,7 @@
 // Linear in the heap; used by the tests, by fuzzing, and by the debug variant as it runs.
 #include "check.h"
 
+#include "hooks.h"
 #include "message.h"
 #include "page.h"
 #include "rtmalloc.h"
@@ -165,9 +166,24 @@ const char *check_heap(const struct heap *heap) {
   return broken ? broken : check_queues(heap);
 }
 
+static _Thread_local bool in_operation __attribute__((tls_model("initial-exec")));
+
+bool check_begins(void) {
+  bool outer = in_operation;
+  if (outer && !hooks_inside())
+    message_misuse(rtm_heap, "invalid call",
+                   "malloc or free by a signal handler that has interrupted one of the same thread");
+  in_operation = true;
+  return outer;
+}
+
+void check_ends(bool outer) { in_operation = outer; }
+
 // The larger the heap, the rarer: a constant share of the run.
 void check_operation(struct heap *heap) {
-  static _Thread_local uint64_t operations, next = 1;
+  // Initial-exec: the first use in a thread must not allocate, in the middle of an operation.
+  static _Thread_local uint64_t operations __attribute__((tls_model("initial-exec")));
+  static _Thread_local uint64_t next __attribute__((tls_model("initial-exec"))) = 1;
   if (++operations < next) return;
   next = operations + 512 * ((uint64_t)heap->segments * heap->segments + 1);
   const char *broken = check_heap(heap);

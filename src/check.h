@@ -13,10 +13,22 @@ const char *check_heap(const struct heap *heap);
 void check_operation(struct heap *heap);
 void check_free(struct span *span, const void *block);
 
+// A third: aborts if the operation begins in the middle of another one of its thread, where a signal handler must not
+// call. The program's callbacks (hooks.h) may. Returns what check_ends is given.
+bool check_begins(void);
+void check_ends(bool outer);
+
 #ifdef RTM_DEBUG
 enum { DEBUG_VARIANT = 1 };
 #else
 enum { DEBUG_VARIANT = 0 };
 #endif
+
+// Stands where the heap begins to change, for the rest of the scope.
+#define CHECK_SCOPE() bool outer __attribute__((cleanup(check_end), unused)) = check_begin()
+RTM_INLINE bool check_begin(void) { return DEBUG_VARIANT && check_begins(); }
+RTM_INLINE void check_end(const bool *outer) {
+  if (DEBUG_VARIANT) check_ends(*outer);
+}
 
 #endif

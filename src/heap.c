@@ -49,13 +49,14 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   heap->index = index;
   for (unsigned class = 0; class <= CLASSES; class ++) heap->page[class] = &rtm_no_page;
   heap->keeps_pages = true;
+  if (!hint_init(&heap->hints)) return NULL;
+  if (SECURE_VARIANT && !secure_heap_made(heap)) return NULL;
   segment_keep(heap, 0);
+  // Last: it would be lost with a heap that is not made.
   if (mode_is_loading())
     segment_keep_all(heap);
   else
     segment_take_spare(heap);
-  if (!hint_init(&heap->hints)) return NULL;
-  if (SECURE_VARIANT && !secure_heap_made(heap)) return NULL;
   __atomic_store_n(&heap->state, heap_state, __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
   if (index == HEAP_NEXT_INDEX) heap->index = count_of(routine);

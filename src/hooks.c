@@ -37,6 +37,9 @@ bool hooks_out_of_memory(size_t size) {
   return again;
 }
 
+bool hooks_inside(void) { return inside; }
+void hooks_end(void) { inside = true; }
+
 void rtm_register_deferred_free(rtm_deferred_free_function *function, void *argument) {
   rtm_hooks.deferred_free_argument = argument;
   rtm_hooks.deferred_free = function;

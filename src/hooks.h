@@ -18,5 +18,9 @@ void hooks_heartbeat(bool force);
 void hooks_error(int error);
 // True: try again.
 bool hooks_out_of_memory(size_t size);
+// Whether one of them is running in this thread, or none will again.
+bool hooks_inside(void);
+// The process ends: none is called any more by this thread.
+void hooks_end(void);
 
 #endif

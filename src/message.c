@@ -54,6 +54,7 @@ _Noreturn RTM_COLD void message_misuse(const void *pointer, const char *what, co
   text_add(&text, "\n");
   os_write(2, buffer, text.length);
   hooks_error(error_of(what));
+  hooks_end();  // a handler of SIGABRT may allocate
   os_abort();
 }
 

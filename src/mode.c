@@ -258,10 +258,13 @@ static bool make_segments(struct heap *heap, uint64_t granules, bool *permitted)
     struct span *span = segment_extend(heap);
     if (!span) return false;
     length = granules < SEGMENT_USED ? (uint32_t)granules : SEGMENT_USED;
+    uint32_t segment = segment_of_granule(span_granule(span));
+    bool taken;
+    if (segment_at(segment)->mapped < length && !arena_map(segment, length, &taken)) return false;
     if (length < SEGMENT_USED) segment_withhold(heap, span, length);
     pinned(span->start, (size_t)length << GRANULE_SHIFT, permitted);
     pinned(&rtm_window_table[span_granule(span)], length * sizeof *rtm_window_table, permitted);
-    pinned(span_at(segment_of_granule(span_granule(span)) * SEGMENT_GRANULES), SPAN_SIZE * (size_t)length, permitted);
+    pinned(span_at(segment * SEGMENT_GRANULES), SPAN_SIZE * (size_t)length, permitted);
   }
   return true;
 }

@@ -109,11 +109,7 @@ static void read_signal(const char *name, int *number) {
   if (!*number) message_warn(name, value, "expected USR1, USR2, HUP, TERM or INT; no signal saves the profile");
 }
 
-void options_read(void) {
-  static bool read;  // the start may be tried again when there was no memory
-  if (read) return;
-  read = true;
-  struct options *o = &rtm_options;
+static void read_all(struct options *o) {
   const char *value = get("RTMALLOC_PURGE");
   if (value && *value) {
     if (strcmp(value, "eager") == 0)
@@ -148,6 +144,12 @@ void options_read(void) {
     message_warn("RTMALLOC_SECURE", secure, "it is for librtmalloc-secure.so; the option is left out");
   // In the real-time modes a report tells of misses, not of each operation: the fast paths stay.
   o->count = o->verbose || (o->report[0] && !o->mode);
+}
+
+void options_read(void) {
+  static bool done;  // the start may be tried again when there was no memory
+  if (!done) read_all(&rtm_options);
+  done = true;
 }
 
 void options_apply(void) {

@@ -77,8 +77,11 @@ void record_page_gone(struct record *record, const struct span *page) {
   record->pages[kind_of(page)]--;
 }
 
+// A block that is short but has an alignment above a granule counts as the shortest large one.
+static unsigned bin_of(size_t bytes) { return bin_large(bytes > BLOCK_MAX ? bytes : BLOCK_MAX + 1); }
+
 void record_large(struct record *record, size_t bytes) {
-  unsigned bin = bin_large(bytes);
+  unsigned bin = bin_of(bytes);
   uint32_t now = atomic_fetch_add_explicit(&record->large[bin], 1, memory_order_relaxed) + 1;
   most(&record->peaks.blocks[CLASSES + 1 + bin], now);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
@@ -89,7 +92,7 @@ void record_large(struct record *record, size_t bytes) {
 }
 
 void record_large_gone(struct record *record, size_t bytes) {
-  atomic_fetch_sub_explicit(&record->large[bin_large(bytes)], 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&record->large[bin_of(bytes)], 1, memory_order_relaxed);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
   if (granules <= MEDIUM_GRANULES_MAX) record->granules -= granules;
 }

@@ -10,7 +10,8 @@ static void run(struct session *session) {
   if (!profile) session_fail(2, "no profile '%s'; they are in taskset.c", session->profile);
   const struct session_options *given = &session->options;
   struct taskset set = taskset_make(profile, given->set_seed ? given->set_seed : given->seed);
-  struct taskset_options options = {given->seed, given->mallocs, given->server, given->in_time != 0};
+  struct taskset_options options = {
+      .seed = given->seed, .mallocs = given->mallocs, .server = given->server, .hold_in_time = given->in_time != 0};
   taskset_run(&set, &options, &(struct taskset_operations){do_malloc, do_free}, session);
 }
 

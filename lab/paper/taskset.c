@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "random.h"
 
@@ -122,8 +123,9 @@ struct calendar {
 };
 
 static struct calendar *calendar_make(void) {
-  struct calendar *calendar = calloc(1, sizeof *calendar);
-  if (!calendar) {
+  struct calendar *calendar =
+      mmap(NULL, sizeof *calendar, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (calendar == MAP_FAILED) {
     fprintf(stderr, "taskset: no memory for the calendar\n");
     exit(2);
   }
@@ -175,11 +177,14 @@ void taskset_run(const struct taskset *set, const struct taskset_options *option
   struct calendar *calendar = calendar_make();
   // Not the stream that the task set was drawn from, so that one task set can be run with many seeds.
   struct random_stream random = {options->seed ^ 0x6f70657261746f72};
-  uint64_t mallocs = 0;
-  for (uint64_t time = 0; mallocs < options->mallocs; time++) {
+  uint64_t mallocs = 0, time = 0, release[TASKSET_TASKS] = {0};
+  for (; mallocs < options->mallocs; time++) {
+    if (options->now) *options->now = time;
     free_due(calendar, time, operations, context);
-    for (const struct taskset_task *task = set->task; task < set->task + set->tasks; task++) {
-      if (time % task->period) continue;
+    for (size_t t = 0; t < set->tasks; t++) {
+      if (time != release[t]) continue;
+      const struct taskset_task *task = &set->task[t];
+      release[t] += task->period;
       for (uint64_t i = 0; i < task->requests && mallocs < options->mallocs; i++, mallocs++) {
         double wanted = random_normal(&random, task->mean, task->deviation);
         size_t bytes = wanted > TASKSET_REQUEST_LEAST ? (size_t)wanted : TASKSET_REQUEST_LEAST;
@@ -188,5 +193,6 @@ void taskset_run(const struct taskset *set, const struct taskset_options *option
       }
     }
   }
-  free(calendar);
+  for (uint64_t end = time + DAYS; options->drain && time < end; time++) free_due(calendar, time, operations, context);
+  munmap(calendar, sizeof *calendar);
 }

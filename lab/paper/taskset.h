@@ -1,6 +1,6 @@
 // The task-set model of Masmano et al. 2006 (section 3) and 2008 (section 7), and the task sets that the papers give.
 //
-// Layer: lab/paper, the loads; used by load_taskset.c and the tests. Deterministic: the same seeds give the same
+// Layer: lab/paper, the loads; used by load_taskset.c, day.c and the tests. Deterministic: the same seeds give the same
 // operations on any machine with IEEE floating point.
 //
 // 3 to 10 tasks. Each has a period, a budget of g bytes a period and n requests a period, all uniform in the profile's
@@ -52,9 +52,11 @@ struct taskset taskset_make(const struct taskset_profile *profile, uint64_t seed
 
 struct taskset_options {
   uint64_t seed;      // of the requests
-  uint64_t mallocs;   // how many, then the run ends, with blocks held
+  uint64_t mallocs;   // how many, then the run ends, with blocks held unless `drain`
   uint64_t server;    // period of the deallocation task in time units; 0: each block is freed when it is due
   bool hold_in_time;  // holding times in time units, to see what that would give
+  bool drain;         // at the end the blocks that are held are freed, in the order in which they are due
+  uint64_t *now;      // where the run keeps its time, in time units; NULL: nowhere
 };
 
 // What a run calls. `context` is handed through.
@@ -63,7 +65,8 @@ struct taskset_operations {
   void (*free)(void *context, void *block, size_t bytes);
 };
 
-// At each time unit first the frees that are due, oldest first, then the requests, task by task.
+// At each time unit first the frees that are due, oldest first, then the requests, task by task. The run's own data is
+// 24 MiB from mmap, touched before the first operation: none of it comes from a malloc that is measured.
 void taskset_run(const struct taskset *set, const struct taskset_options *options,
                  const struct taskset_operations *operations, void *context);
 

@@ -6,10 +6,10 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEERS, RTMALLOC, SECURE, SECURE_ALL, BuiltPeer, PackagedPeer
+from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEERS, RTMALLOC, SECURE, SECURE_FEATURES, BuiltPeer, PackagedPeer
 from rtlab.debian import installed_version
 from rtlab.mistakes import Mistake, choose
 from rtlab.places import Places
@@ -67,8 +67,9 @@ def find_allocators(places: Places) -> dict[str, Allocator]:
     if places.rtmalloc.is_file():
         found[RTMALLOC] = Allocator(RTMALLOC, places.rtmalloc, "this tree", "build/librtmalloc.so")
     if places.secure.is_file():
-        for name, environment in ((SECURE, {}), (SECURE_ALL, {"RTMALLOC_SECURE": "all"})):
-            found[name] = Allocator(name, places.secure, "this tree", "build/librtmalloc-secure.so", environment)
+        found[SECURE] = Allocator(SECURE, places.secure, "this tree", "build/librtmalloc-secure.so")
+        for name, feature in SECURE_FEATURES.items():
+            found[name] = replace(found[SECURE], name=name, environment={"RTMALLOC_SECURE": feature})
     found[GLIBC] = Allocator(GLIBC, None, glibc_version(), "the system")
     for peer in PEERS:
         allocator = find_peer(places, peer)
@@ -81,7 +82,7 @@ def what_to_do(places: Places, name: str) -> str:
     """Why an allocator is not there, and the command that gets it."""
     if name == RTMALLOC:
         return f"rtmalloc is not built: {places.rtmalloc} does not exist. Run 'make' first."
-    if name in (SECURE, SECURE_ALL):
+    if name == SECURE or name in SECURE_FEATURES:
         return f"{name} is not built: {places.secure} does not exist. Run 'make' first."
     return f"{name} is not there: {places.peers / name}.so does not exist. Run 'rtlab peers' first."
 

@@ -12,6 +12,9 @@ from rtlab.crates import Crate
 RTMALLOC = "rtmalloc"
 SECURE = "rtmalloc-secure"
 SECURE_ALL = "rtmalloc-secure-all"
+# The secure build with each of its features alone (docs/secure.md), with none, and with all: RTMALLOC_SECURE.
+FEATURES = ("guards", "random", "placement", "canaries", "gaps", "zero", "quarantine", "guard-pages")
+SECURE_FEATURES = {f"{SECURE}-{feature}": feature for feature in ("none", *FEATURES, "all")}
 GLIBC = "glibc"
 
 CC = ("cc", "1.2.0")
@@ -83,6 +86,6 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
 )
 
 PEER_NAMES = tuple(peer.name for peer in PEERS)
-ALLOCATOR_NAMES = (RTMALLOC, SECURE, SECURE_ALL, GLIBC, *PEER_NAMES)
+ALLOCATOR_NAMES = (RTMALLOC, SECURE, *SECURE_FEATURES, GLIBC, *PEER_NAMES)
 # Measured only where they are asked for: they are to be held against their usual builds.
-ON_REQUEST = (SECURE_ALL, *(name for name in PEER_NAMES if name.endswith("-secure")))
+ON_REQUEST = (*SECURE_FEATURES, *(name for name in PEER_NAMES if name.endswith("-secure")))

@@ -8,6 +8,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -185,6 +186,25 @@ def test_a_profile_larger_than_memory_is_refused(profile: Path, tmp_path: Path) 
     path.write_bytes(checksummed(bytes(contents)))
     result = run("load", profile=str(path), mode="pag")
     assert result.returncode == 0 and str(path) in result.stderr and "memory" in result.stderr
+
+
+def test_a_short_block_with_a_large_alignment_is_recorded(tmp_path: Path) -> None:
+    # It has no bin of its own; recording it crashed the program (found by fault injection in the modes).
+    profile = tmp_path / "aligned.rtp"
+    program = "import ctypes; c = ctypes.CDLL(None); c.free.argtypes = [ctypes.c_void_p]; "
+    program += "c.aligned_alloc.restype = ctypes.c_void_p; c.free(c.aligned_alloc(8192, 27))"
+    environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_RECORD": str(profile)}
+    result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "") and profile.is_file()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("limit", ["5M", "6M"])
+def test_a_profile_for_which_there_is_no_memory_is_named(profile: Path, mode: str, limit: str) -> None:
+    # Where the system refused a segment, mode seg touched it all the same (found by fault injection in the modes).
+    result = run("/bin/echo", "goes on", profile=str(profile), mode=mode, limit=limit)
+    assert (result.returncode, result.stdout) == (0, "goes on\n")
+    assert "does not give the memory that it needs" in result.stderr
 
 
 @pytest.mark.parametrize(

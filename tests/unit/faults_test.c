@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "mode.h"
+#include "options.h"
 #include "os/os.h"
 #include "rtmalloc.h"
 #include "shadow.h"
@@ -14,18 +16,20 @@
 #define MIB ((size_t)1 << 20)
 
 static struct {
-  uint64_t calls, fail_at;  // the number of calls so far; the one that fails (1: the first; 0: none)
-  bool for_ever;            // and all after it
-  bool taken;               // os_map_at says that someone else has the addresses
-  size_t mapped;            // bytes that are mapped, as the allocator should know
+  _Atomic uint64_t calls;  // so far, of all threads
+  uint64_t fail_at;        // the one that fails (1: the first; 0: none)
+  bool for_ever;           // and all after it
+  bool taken;              // os_map_at says that someone else has the addresses
+  _Atomic size_t mapped;   // bytes that are mapped, as the allocator should know
 } faults;
 
 // The first calls come before main: only the environment can make one of them fail.
 static const char fail_at_start[] = "RTM_TEST_FAIL_AT";
 
 static bool fails(void) {
-  if (faults.calls++ == 0 && getenv(fail_at_start)) faults.fail_at = strtoull(getenv(fail_at_start), NULL, 10);
-  return faults.fail_at && (faults.calls == faults.fail_at || (faults.for_ever && faults.calls > faults.fail_at));
+  uint64_t call = ++faults.calls;
+  if (call == 1 && getenv(fail_at_start)) faults.fail_at = strtoull(getenv(fail_at_start), NULL, 10);
+  return faults.fail_at && (call == faults.fail_at || (faults.for_ever && call > faults.fail_at));
 }
 
 bool __real_os_map_at(uintptr_t address, size_t bytes, bool *taken);
@@ -79,7 +83,39 @@ bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t ta
 
 // ---- the run ----
 
-static struct shadow shadow = {.bytes_most = 60 * MIB};
+// Two threads beside main, each with a shadow of its own; blocks go from one to another by the places.
+enum { BESIDE = 2, PLACES = 8 };
+static struct shadow shadow = {.bytes_most = 60 * MIB}, others[BESIDE];
+static struct shadow_block *_Atomic places[PLACES];
+
+static void apply_random(struct shadow *mine, struct random *random, size_t most) {
+  shadow_apply(mine, shadow_random_operation(random, most));
+  if (random_below(random, 4) == 0)
+    shadow_exchange(mine, (unsigned)random_below(random, 100), &places[random_below(random, PLACES)]);
+}
+
+static void *beside(void *number) {
+  struct random random = test_random(1 + (uintptr_t)number);
+  for (unsigned i = 0; i < 120; i++) apply_random(&others[(uintptr_t)number], &random, MIB / 4);
+  return NULL;
+}
+
+static void set_shadows(bool may_refuse) {
+  shadow.may_refuse = may_refuse;
+  for (unsigned i = 0; i < BESIDE; i++) {
+    others[i].may_refuse = may_refuse;
+    others[i].bytes_most = 8 * MIB;
+  }
+}
+
+static void free_all(void) {
+  for (unsigned i = 0; i < PLACES; i++) {
+    shadow_free_all(&shadow);
+    shadow_exchange(&shadow, 0, &places[i]);
+  }
+  shadow_free_all(&shadow);
+  for (unsigned i = 0; i < BESIDE; i++) shadow_free_all(&others[i]);
+}
 
 static void *in_another_thread(void *argument) {
   (void)argument;
@@ -101,9 +137,10 @@ static void resize_huge(void) {
 
 static void load(void) {
   struct random random = test_random(0);
+  pthread_t threads[BESIDE];
+  for (uintptr_t i = 0; i < BESIDE; i++) CHECK_EQUAL(pthread_create(&threads[i], NULL, beside, (void *)i), 0);
   for (unsigned i = 0; i < 240; i++) {
-    size_t most = i < 160 ? 1 * MIB : 8 * MIB;
-    shadow_apply(&shadow, shadow_random_operation(&random, most));
+    apply_random(&shadow, &random, i < 160 ? MIB : 8 * MIB);
     if (i % 80 == 40) {
       pthread_t thread;
       CHECK_EQUAL(pthread_create(&thread, NULL, in_another_thread, NULL), 0);
@@ -112,36 +149,42 @@ static void load(void) {
     if (i == 150) resize_huge();
     if (i % 50 == 0) CHECK_SOUND(rtm_check());
   }
+  for (unsigned i = 0; i < BESIDE; i++) pthread_join(threads[i], NULL);
 }
 
 static void check_mapped(void) {
   struct rtm_stats stats;
   rtm_stats(&stats);
-  CHECK_EQUAL(stats.mapped, faults.mapped);
+  // A profile's own contents are no memory of heaps.
+  size_t profile = rtm_options.profile[0] ? faults.mapped - stats.mapped : 0;
+  CHECK_EQUAL(stats.mapped, faults.mapped - profile);
+  CHECK(profile <= MIB);
 }
 
 static void fail_then_recover(void) {
-  shadow.may_refuse = true;
+  set_shadows(true);
   load();
   CHECK_SOUND(rtm_check());
   check_mapped();
   // The system gives again: so does the allocator.
   faults.fail_at = 0;
-  shadow.may_refuse = false;
+  set_shadows(false);
   load();
-  shadow_free_all(&shadow);
+  free_all();
   rtm_trim();
   CHECK_SOUND(rtm_check());
   check_mapped();
   struct rtm_stats stats;
   rtm_stats(&stats);
-  CHECK_EQUAL(stats.in_use, 0);
+  // In the real-time modes pages stay with their classes.
+  if (rtm_options.mode == MODE_GENERAL) CHECK_EQUAL(stats.in_use, 0);
 }
 
 // How many calls a run makes when none fails: shared with the child that counts.
 static uint64_t *counted;
 
 static void count_calls(void) {
+  set_shadows(false);
   load();
   *counted = faults.calls;
 }
@@ -171,6 +214,13 @@ START_CALL_FAILS(3)
 START_CALL_FAILS(4)
 START_CALL_FAILS(5)
 START_CALL_FAILS(6)
+
+// What a profile is recorded of, for the same tests in the real-time modes.
+TEST(a_load_without_faults) {
+  set_shadows(false);
+  load();
+  free_all();
+}
 
 TEST(each_call_fails_once) { each_in_turn(false, false); }
 TEST(each_call_and_all_after_it_fail) { each_in_turn(true, false); }
