@@ -17,4 +17,4 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1}"
 cmake -S . -B "$build" -DRTM_SANITIZE="$1" -DRTM_LOADS=OFF -DRTM_OVERRIDE=OFF
 cmake --build "$build" -j "$(nproc)"
-ctest --test-dir "$build" -L 'unit|cxx|proofs' --output-on-failure
+ctest --test-dir "$build" -L 'unit|cxx|proofs' --output-on-failure -j "$(nproc)"
