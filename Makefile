@@ -50,8 +50,8 @@ bench:
 FUZZ_SECONDS ?= 720
 fuzz:
 	tools/setup-debian build test
-	$(MAKE) all lab
-	cmake --preset release >/dev/null
+	$(MAKE) lab
+	$(MAKE) all
 	FUZZ_SECONDS=$(FUZZ_SECONDS) ctest --test-dir build -L fuzz --verbose
 
 sanitizers:

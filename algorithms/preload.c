@@ -3,24 +3,22 @@
 // Compiled once for each allocator, with PRELOAD_ALGORITHM its struct algorithm and PRELOAD_LOCK 1, or 0 for a library
 // that single-threaded loads are counted with. One area of ALGORITHM_AREA bytes (default 1 GiB), reserved but not
 // committed; it never grows. When it is exhausted a message says so, once, and the call fails with ENOMEM. A second
-// free ends the program.
+// free ends the program. ALGORITHM_SAVE and ALGORITHM_LOAD: preload_profile.h.
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "algorithm.h"
+#include "preload_message.h"
+#include "preload_profile.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-extern const struct algorithm PRELOAD_ALGORITHM;
-
 static void *area_heap;  // NULL before the first call
 static size_t area_bytes = (size_t)1 << 30;
+static char save_path[4096];  // a copy: programs that set their title write over the environment
 
 #if PRELOAD_LOCK
 static pthread_mutex_t area_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,23 +30,6 @@ __attribute__((constructor)) static void keep_whole_over_fork(void) { pthread_at
 static void lock(void) {}
 static void unlock(void) {}
 #endif
-
-// Messages without printf, which allocates.
-static void say(const char *text) {
-  if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
-}
-static void say_number(size_t number) {
-  char digits[24], *digit = digits + sizeof digits - 1;
-  *digit = 0;
-  do *--digit = (char)('0' + number % 10);
-  while (number /= 10);
-  say(digit);
-}
-
-static void say_name(void) {
-  say(PRELOAD_ALGORITHM.name);
-  say("-preload: ");
-}
 
 static void open_area(void) {
   const char *wanted = getenv("ALGORITHM_AREA");
@@ -66,6 +47,9 @@ static void open_area(void) {
     }
   }
   void *memory = mmap(NULL, area_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const char *load = getenv("ALGORITHM_LOAD"), *save = getenv("ALGORITHM_SAVE");
+  if (memory != MAP_FAILED && load) preload_profile_prepare(memory, area_bytes, load);
+  if (save) strncat(save_path, save, sizeof save_path - 1);
   if (memory != MAP_FAILED) area_heap = PRELOAD_ALGORITHM.init(memory, area_bytes);
   if (area_heap) return;
   say_name();
@@ -78,6 +62,21 @@ static void open_area(void) {
 static inline void enter(void) {
   lock();
   if (!LIKELY(area_heap)) open_area();
+}
+
+// Before main, not at the first allocation.
+__attribute__((constructor)) static void prepare(void) {
+  if (!getenv("ALGORITHM_LOAD")) return;
+  enter();
+  unlock();
+}
+
+__attribute__((destructor)) static void save(void) {
+  if (!*save_path) return;
+  enter();
+  struct algorithm_usage usage = PRELOAD_ALGORITHM.usage(area_heap);
+  unlock();
+  preload_profile_save(save_path, usage.control + usage.reached);
 }
 
 static void *exhausted(size_t size) {

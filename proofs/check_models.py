@@ -28,7 +28,7 @@ MODELS = Path(__file__).resolve().parent / "spin"
 class Run:
     model: str
     sizes: str = ""  # NAME=VALUE or NAME, separated by blanks
-    broken: str = ""  # a mistake of hints.pml, which must be rejected
+    broken: str = ""  # a mistake of hints.pml or of the model itself, which must be rejected
     long: bool = False
 
     @property
@@ -58,6 +58,10 @@ HOLD = (
     Run("hand_over", "MORE=0 SPANS=1 WORDS=2"),
     Run("orphans", "CLAIMS=0"),
     Run("orphans", "TURNS=1"),
+    Run("extent"),
+    Run("extent", "TOGETHER"),
+    Run("extent", "STOPPED"),
+    Run("extent", "STOPPED TOGETHER"),
     Run("remote_free", "WORDS=2 MORE=2 RELEASES=1", long=True),
     Run("remote_free", "FREERS=3 SPANS=3", long=True),
     Run("remote_free", "FREERS=3 SPANS=3 STOPPED", long=True),
@@ -70,6 +74,8 @@ HOLD = (
     Run("hand_over", "FREERS=3 SPANS=3 MORE=0", long=True),
     Run("orphans", long=True),
     Run("orphans", "CLAIMS=2", long=True),
+    Run("extent", "FREERS=4", long=True),
+    Run("extent", "FREERS=4 TOGETHER", long=True),
 )
 REJECTED = (
     Run("remote_free", "", "HINT_FIRST"),
@@ -92,6 +98,10 @@ REJECTED = (
     Run("orphans", "", "ADOPT_CLAIMED"),
     Run("orphans", "", "STAYS_IN_LIST"),
     Run("orphans", "", "LEAVE_UNLOCKED"),
+    Run("extent", "", "GROUP_FIRST"),
+    Run("extent", "", "LEAF_FIRST"),
+    Run("extent", "", "HINT_FIRST"),
+    Run("extent", "TOGETHER", "LOOK_FIRST"),
 )
 
 # What a failed assertion of the models means, by a part of its text.

@@ -52,11 +52,11 @@ RTM_INLINE void *counted(void *block, size_t size) {
   return block;
 }
 
-// The heap that serves what this thread's prepared one has no store for; the thread's own if it is a general one, or if
-// its pages and spans are as in general mode. NULL: out of memory.
+// The heap that serves what this thread's prepared one has not; the thread's own if it is a general one. NULL: out of
+// memory.
 static struct heap *general(struct heap *heap) {
   struct stores *stores = heap->stores;
-  if (!stores || stores->mode == MODE_SEG) return heap;
+  if (!stores) return heap;
   if (!stores->general) stores->general = heap_general();
   return stores->general;
 }
@@ -98,10 +98,14 @@ RTM_INLINE void *limits_kept(struct heap *heap, void *block, size_t size) {
 
 // ---- prepared heaps ----
 
-// No store has a block left.
-static RTM_NOINLINE void *miss(size_t size) {
+// No store has a block left, or the extent no span.
+RTM_NOINLINE void *alloc_miss(size_t size) {
   struct heap *heap = rtm_heap;
   if (!mode_miss(heap, size)) return out_of_memory();
+  if (size <= heap->stores->extent_max) {
+    void *late = extent_late(heap, size);
+    if (late) return late;
+  }
   struct heap *other = general(heap);
   if (!other) return out_of_memory();
   if (size <= BLOCK_MAX) return page_malloc(other, size_class(size));
@@ -113,12 +117,12 @@ static RTM_NOINLINE void *miss(size_t size) {
 // The store stands for the size: what is not kept for this rare path makes the way before it shorter.
 static RTM_NOINLINE void *take_late(struct span *store) {
   void *block = store_take_again(store);
-  return block ? block : miss(store->store_size);
+  return block ? block : alloc_miss(store->store_size);
 }
 
 static RTM_NOINLINE void *large_late(struct span *store, size_t size) {
   void *block = store_take_again(store);
-  return block ? block : miss(size);
+  return block ? block : alloc_miss(size);
 }
 
 // `size`: BLOCK_MAX to BIN_SIZE_MAX.
@@ -149,7 +153,12 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
       block = store_take(store);
     return counted(block ? block : take_late(store), size);
   }
+  if (heap->stores) return counted(extent_malloc_any(heap, size), size);
   return counted(limits_kept(heap, page_malloc(heap, size_class(size)), size), size);
+}
+
+RTM_INLINE void *medium(struct heap *heap, size_t size) {
+  return RTM_UNLIKELY(heap->unusual) ? medium_malloc_unusual(heap, size) : medium_malloc_or(heap, size);
 }
 
 static RTM_NOINLINE void *alloc_after_heartbeat(size_t size) {
@@ -157,7 +166,9 @@ static RTM_NOINLINE void *alloc_after_heartbeat(size_t size) {
   struct heap *heap = rtm_fast_heap;
   if (RTM_UNLIKELY(heap == &rtm_no_heap))  // the callback has set limits
     return size > BLOCK_MAX ? medium_out_of_memory(size) : alloc_first(size);
-  return size > BLOCK_MAX ? medium_malloc_or(heap, size) : page_malloc(heap, size_class(size));
+  if (heap->stores)  // the callback has loaded a profile
+    return size > BLOCK_MAX ? medium_out_of_memory(size) : extent_malloc_any(heap, size);
+  return size > BLOCK_MAX ? medium(heap, size) : page_malloc(heap, size_class(size));
 }
 
 // `page`: the class's current one, which has no block linked.
@@ -167,6 +178,7 @@ void *alloc_slow(size_t size, struct span *page) {
     return RTM_LIKELY(block != NULL) ? block : take_late(page);
   }
   struct heap *heap = rtm_fast_heap;
+  if (RTM_UNLIKELY(heap->stores != NULL)) return extent_malloc(heap, page, size);
   // No heap yet, or operations are counted.
   if (RTM_UNLIKELY(heap == &rtm_no_heap)) return alloc_first(size);
   if (RTM_UNLIKELY(rtm_hooks.deferred_free != NULL)) return alloc_after_heartbeat(size);
@@ -193,12 +205,21 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   heartbeat();
   CHECK_SCOPE();
   struct stores *stores = heap->stores;
-  if (RTM_UNLIKELY(stores != NULL) && (stores->mode == MODE_PAG || size >= heap->store_from)) {
-    if (alignment <= GRANULE_SIZE) {
-      *zero = false;
-      return counted(size <= BIN_SIZE_MAX ? prepared_large(size, stores) : miss(size), size);
-    }
+  if (RTM_UNLIKELY(stores != NULL)) {
+    *zero = false;
+    if (alignment <= GRANULE_SIZE)
+      return counted(size <= stores->extent_max ? extent_large(heap, size)
+                     : size <= BIN_SIZE_MAX     ? prepared_large(size, stores)
+                                                : alloc_miss(size),
+                     size);
+    void *block = stores->extent_max ? extent_aligned(heap, size, alignment) : NULL;
+    if (block) return counted(block, size);
     if (!mode_miss(heap, size)) return out_of_memory();
+    if (stores->extent_max) {
+      extent_collect(heap);
+      block = extent_aligned(heap, size, alignment);
+      if (block) return counted(block, size);
+    }
     heap = general(heap);
     if (!heap) return out_of_memory();
   }
@@ -214,11 +235,11 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
 
 // The same where the thread may have a prepared heap, which serves it without a loop.
 static RTM_NOINLINE void *prepared_or_large(size_t size, size_t alignment, bool *zero) {
-  const struct heap *heap = rtm_heap;
-  if (size - heap->store_from >= heap->store_reach || alignment > GRANULE_SIZE) return large(size, alignment, zero);
+  struct heap *heap = rtm_heap;
+  if (!heap->stores || size > BIN_SIZE_MAX || alignment > GRANULE_SIZE) return large(size, alignment, zero);
   CHECK_SCOPE();
   *zero = false;
-  return counted(prepared_large(size, heap->stores), size);
+  return counted(size < heap->store_from ? extent_large(heap, size) : prepared_large(size, heap->stores), size);
 }
 
 RTM_COLD void *medium_out_of_memory(size_t size) {
@@ -235,7 +256,7 @@ void *alloc_large(size_t size) {
     return large(size, 1, &zero);
   }
   if (RTM_UNLIKELY(rtm_hooks.deferred_free != NULL)) return alloc_after_heartbeat(size);
-  return medium_malloc_or(heap, size);
+  return medium(heap, size);
 }
 
 // The contents were zero when the block came free. A line of it is looked at: the program will touch it anyway.

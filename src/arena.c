@@ -96,6 +96,7 @@ static void cut_segment(uint32_t segment, uint32_t granules) {
 // The granule behind a huge block of the secure variant is a guard: not mapped, or else without access, so that what is
 // mapped behind it need not be mapped again for the next block. Noted in run->used, if so.
 static void guard_run(struct span *run, uint32_t granules) {
+  if (!SECURE_VARIANT) return;
   uint32_t segment = run_first(run) + granules / SEGMENT_GRANULES, at = granules % SEGMENT_GRANULES;
   if (segment_at(segment)->mapped <= at) return;
   if (secure_deny(run->start + ((size_t)granules << GRANULE_SHIFT)))
@@ -104,6 +105,7 @@ static void guard_run(struct span *run, uint32_t granules) {
     cut_segment(segment, at);
 }
 static void unguard_run(struct span *run) {
+  if (!SECURE_VARIANT) return;
   uint32_t granules = run->used;
   run->used = 0;
   if (granules && !secure_permit(run->start + ((size_t)granules << GRANULE_SHIFT)))
@@ -533,7 +535,7 @@ static bool map_run(struct span *run, uint32_t granules, bool *taken) {
     for (uint32_t j = from; j < i; j++, bare -= SEGMENT_GRANULES)
       segment_at(first + j)->mapped = (uint16_t)(bare < SEGMENT_GRANULES ? bare : SEGMENT_GRANULES);
   }
-  if (SECURE_VARIANT) guard_run(run, granules);
+  guard_run(run, granules);
   return true;
 }
 
@@ -584,7 +586,7 @@ void arena_unmap_run(struct span *run) {
 }
 
 void arena_give_run(struct span *run) {
-  if (SECURE_VARIANT) unguard_run(run);
+  unguard_run(run);
   run->kind = SPAN_NONE;
   give_segments(run_first(run), run->length);
 }
@@ -600,7 +602,7 @@ static bool move_pages(uint32_t first, size_t bytes, uint32_t target, size_t tar
 }
 
 struct span *arena_move_run(struct span *run, uint32_t granules) {
-  if (SECURE_VARIANT) unguard_run(run);
+  unguard_run(run);
   uint32_t first = run_first(run);
   uint32_t had = (run->length - 1) * SEGMENT_GRANULES + segment_at(first + run->length - 1)->mapped;
   size_t bytes = (size_t)had << GRANULE_SHIFT, target_bytes = (size_t)granules << GRANULE_SHIFT;
@@ -668,10 +670,9 @@ static bool resize_run(struct span *run, uint32_t granules) {
 }
 
 bool arena_resize_run(struct span *run, uint32_t granules) {
-  if (!SECURE_VARIANT) return resize_run(run, granules);
   unguard_run(run);
   bool done = resize_run(run, granules);
-  if (!run->used) guard_run(run, done ? granules : run->reciprocal);
+  if (SECURE_VARIANT && !run->used) guard_run(run, done ? granules : run->reciprocal);
   return done;
 }
 

@@ -17,6 +17,8 @@
 #define RTM_NOINLINE __attribute__((noinline))
 #define RTM_INLINE static inline __attribute__((always_inline))
 #define RTM_COLD __attribute__((noinline, cold))
+// The value stays in its register: the compiler would compute an address anew wherever it is used.
+#define RTM_KEEP(value) __asm__("" : "+r"(value))
 // Data shared by files of the library: addressed directly, not through the global offset table.
 #define RTM_HIDDEN __attribute__((visibility("hidden")))
 
@@ -37,7 +39,38 @@ RTM_INLINE unsigned bits_count(uint64_t word) {
   return (unsigned)((word * 0x0101010101010101u) >> 56);
 }
 
+// Once, before bits_count_quickly is called.
+void bits_start(void);
+
+// The same in 3 instructions on processors since 2008, which have one for it; looked at as the library runs, as the
+// compiler may not use it on baseline x86-64. The other way is a function of bits.c that changes no other register, so
+// that the compiler need not save any; below the red zone.
+#if defined(__x86_64__) && !defined(__POPCNT__)
+RTM_HIDDEN extern bool rtm_has_popcnt;
+RTM_INLINE unsigned bits_count_quickly(uint64_t word) {
+  __asm__(
+      "cmpb $0, rtm_has_popcnt(%%rip)\n\t"
+      "jne 1f\n\t"
+      "leaq -128(%%rsp), %%rsp\n\t"
+      "call bits_count_without_popcnt\n\t"
+      "leaq 128(%%rsp), %%rsp\n\t"
+      "jmp 2f\n"
+      "1:\tpopcntq %0, %0\n"
+      "2:"
+      : "+a"(word)
+      : "m"(rtm_has_popcnt)
+      : "cc");
+  return (unsigned)word;
+}
+#else
+RTM_INLINE unsigned bits_count_quickly(uint64_t word) { return bits_count(word); }
+#endif
+
 RTM_INLINE bool bits_is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
+
+RTM_INLINE uint64_t bits_rotate_right(uint64_t word, unsigned places) {
+  return word >> places % 64 | word << -places % 64;
+}
 
 // `alignment` is a power of two; the caller has checked that the sum does not overflow.
 RTM_INLINE size_t bits_round_up(size_t value, size_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }

@@ -6,7 +6,7 @@
 #include "message.h"
 #include "page.h"
 #include "rtmalloc.h"
-#include "secure/secure.h"
+#include "store.h"
 
 #define REQUIRE(condition, sentence)   \
   do {                                 \
@@ -36,7 +36,8 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   uint32_t blocks = page_blocks(page), listed = 0;
   REQUIRE(page->reciprocal == shape->reciprocal, "a page has its class's reciprocal");
   REQUIRE(page->length - span_guard() <= shape->granules_most ||
-              page->length <= 3,  // 3: a segment without descriptors (segment.c)
+              page->length <= 3 ||  // a segment without descriptors (segment.c)
+              (heap->stores && page->length <= PAGE_GRANULES_MAX),
           "a page is no longer than its class allows");
   REQUIRE(blocks * rtm_shape[page->kind].block_size <= page->length << GRANULE_SHIFT,
           "a page's blocks fit in its span");
@@ -158,6 +159,10 @@ const char *check_heap(const struct heap *heap) {
     if (broken) return broken;
   }
   REQUIRE(census.segments == heap->segments, "the heap knows how many segments it has");
+  if (heap->stores) {
+    const char *broken = extent_check(&heap->extent, census.free_spans);
+    return broken ? broken : check_queues(heap);
+  }
   REQUIRE(census.live == heap->live, "live granules add up");
   REQUIRE(census.dirty == heap->dirty, "dirty granules add up");
   for (unsigned class = 1; class <= CLASSES; class ++)

@@ -130,6 +130,7 @@ static struct heap *make_general(uintptr_t routine) {
   bool records = rtm_options.record[0];
   struct heap *heap = heap_new(routine, records ? HEAP_NEXT_INDEX : 0, heap_owned());
   if (heap && records) heap->record = record_new(heap);
+  if (heap) heap->unusual = heap->record != NULL;
   return heap;
 }
 

@@ -6,6 +6,7 @@
 #ifndef RTM_HEAP_H
 #define RTM_HEAP_H
 
+#include "extent.h"
 #include "hint.h"
 #include "limit.h"
 
@@ -43,6 +44,7 @@ struct heap {
   uint32_t waiting;                      // span index: stack of empty spans to be released (segment_wait)
   uint32_t turn;                         // of housekeeping (page.c)
   uint32_t visited;                      // the class that it has looked at last
+  bool unusual;                          // recorded or prepared
   struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one
   size_t store_from, store_reach;        // of large sizes, the stores' are [store_from, store_from + store_reach)
   struct record *record;                 // counts its peaks (record.h); NULL: not recorded
@@ -57,6 +59,7 @@ struct heap {
   bool is_object;  // made by rtm_heap_new: no thread's own (heap_object.c)
   struct limits limits;
   struct quarantine *quarantine;  // secure variant (secure/quarantine.c)
+  struct extent extent;           // prepared in mode `seg`
 };
 
 RTM_HIDDEN extern struct span rtm_no_page;  // has no block and never gets one

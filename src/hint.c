@@ -54,7 +54,8 @@ bool hint_add_leaf(struct hints *hints, unsigned class) {
   return true;
 }
 
-struct hint_leaf *hint_reserve(struct hints *hints, unsigned class) {
+// One leaf more for the class, ahead of its spans.
+static struct hint_leaf *reserve(struct hints *hints, unsigned class) {
   const struct hint_leaf *had = hints->class[class].vacant;
   while (hints->class[class].vacant == had)
     if (!hint_grow(hints, class)) return NULL;
@@ -63,7 +64,7 @@ struct hint_leaf *hint_reserve(struct hints *hints, unsigned class) {
 
 bool hint_init(struct hints *hints) {
   // Room for the first spans of every class: two leaves. (Medium blocks do not use the stash there.)
-  return hint_add_leaf(hints, SPAN_MEDIUM) && hint_reserve(hints, 0) && hint_reserve(hints, 0);
+  return hint_add_leaf(hints, SPAN_MEDIUM) && reserve(hints, 0) && reserve(hints, 0);
 }
 
 // Clears the bit above `word` if nothing is set below it; true if it did, so that the next level has to be looked at.

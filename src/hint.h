@@ -68,8 +68,6 @@ struct hints {
 bool hint_grow(struct hints *hints, unsigned class);
 // A leaf with vacant places for the class, which has none.
 bool hint_add_leaf(struct hints *hints, unsigned class);
-// One leaf more for the class, ahead of its spans; NULL if out of memory.
-struct hint_leaf *hint_reserve(struct hints *hints, unsigned class);
 // A new heap's first leaves. False: out of memory.
 bool hint_init(struct hints *hints);
 // A span of any class whose bit was set, which is now clear; NULL if there is none to be found. What it finds of medium

@@ -2,6 +2,7 @@
 #include "medium.h"
 
 #include "check.h"
+#include "extent.h"
 #include "message.h"
 #include "page.h"
 #include "record.h"
@@ -100,9 +101,7 @@ RTM_INLINE struct span *take_freed(struct heap *heap, bool recorded) {
 // of the arena comes first (see segment_must_prepare); then, as many blocks come back as go out, as long as other
 // threads have freed any. Returns the span of one of these, or NULL.
 RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
-  if (RTM_UNLIKELY(heap->stores != NULL)) {
-    // All was made ahead (mode.h).
-  } else if (RTM_LIKELY(heap->spare_ready)) {
+  if (RTM_LIKELY(heap->spare_ready)) {
     if (RTM_UNLIKELY(arena_describes_few())) {
       arena_describe();
       return NULL;
@@ -116,7 +115,7 @@ RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
     }
     return NULL;
   }
-  if (hint_must_grow(&heap->hints, SPAN_MEDIUM) && segment_has_half(heap) && !heap->stores) {
+  if (hint_must_grow(&heap->hints, SPAN_MEDIUM) && segment_has_half(heap)) {
     hint_grow(&heap->hints, SPAN_MEDIUM);
     return NULL;
   }
@@ -164,12 +163,18 @@ RTM_INLINE void *take(struct heap *heap, size_t size, bool recorded) {
 
 static RTM_NOINLINE void *take_recorded(struct heap *heap, size_t size) { return take(heap, size, true); }
 
+void *medium_malloc_unusual(struct heap *heap, size_t size) {
+  if (heap->stores) return extent_large(heap, size);
+  void *block = take_recorded(heap, size);
+  return block ? block : medium_out_of_memory(size);
+}
+
 void *medium_malloc(struct heap *heap, size_t size) {
   return is_recorded(heap) ? take_recorded(heap, size) : take(heap, size, false);
 }
 
 void *medium_malloc_or(struct heap *heap, size_t size) {
-  void *block = is_recorded(heap) ? take_recorded(heap, size) : take(heap, size, false);
+  void *block = take(heap, size, false);
   return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
 }
 
@@ -187,8 +192,7 @@ void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
 
 // Too much free memory goes back in the same operation: what this span has become if joining it with its neighbours was
 // work enough, else the longest span.
-static void release_and_shrink(struct heap *heap, struct span *span) {
-  if (is_recorded(heap)) note_gone(heap, span->length);
+static RTM_NOINLINE void release_and_shrink(struct heap *heap, struct span *span) {
   unsigned joined;
   span = release(heap, span, &joined);
   if (RTM_UNLIKELY(segment_must_shrink(heap))) {
@@ -208,6 +212,13 @@ void medium_free(struct heap *heap, struct span *span, void *block) {
   if (RTM_UNLIKELY(block != span->start)) message_misuse(block, "invalid free", "the pointer lies inside a block");
   if (RTM_UNLIKELY(RTM_READ_RELAXED(*(uint64_t *)&span->remote[0])))
     message_misuse(block, "double free", "the block was freed before, by another thread");
+  if (RTM_UNLIKELY(heap->unusual)) {
+    if (heap->stores) {
+      extent_give_medium(heap, span);
+      return;
+    }
+    note_gone(heap, span->length);
+  }
   release_and_shrink(heap, span);
 }
 
@@ -217,11 +228,8 @@ void medium_collect(struct heap *heap, struct span *span) {
   if (is_recorded(heap)) note_gone(heap, span->length);
 }
 
-bool medium_resize(struct heap *heap, struct span *span, size_t size) {
-  if (size > MEDIUM_MAX) return false;
-  uint32_t length = granules_for(size);
+static RTM_NOINLINE bool resize(struct heap *heap, struct span *span, uint32_t length) {
   size_t had = (size_t)span->length << GRANULE_SHIFT;
-  if (SECURE_VARIANT && !secure_may_resize()) return length == span->length;
   if (length > span->length && !segment_grow(heap, span, length)) return false;
   if (length < span->length) segment_shorten(heap, span, length, false);
   if (RTM_UNLIKELY(heap->record != NULL)) {
@@ -230,6 +238,14 @@ bool medium_resize(struct heap *heap, struct span *span, size_t size) {
     record_large_gone(heap->record, had);
   }
   return true;
+}
+
+bool medium_resize(struct heap *heap, struct span *span, size_t size) {
+  if (size > MEDIUM_MAX) return false;
+  uint32_t length = granules_for(size);
+  if (SECURE_VARIANT && !secure_may_resize()) return length == span->length;
+  if (RTM_UNLIKELY(heap->stores != NULL)) return size <= EXTENT_MAX && extent_resize(heap, span, length);
+  return resize(heap, span, length);
 }
 
 void local_free(struct heap *heap, struct span *span, void *block) {

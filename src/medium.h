@@ -11,7 +11,9 @@
 void *medium_malloc(struct heap *heap, size_t size);
 // The same, but what medium_out_of_memory returns if there is none. (In alloc.c. A call at the end rather than a result
 // to look at, as every block would pay for that.)
+// `_or`: a heap that is neither recorded nor prepared; `_unusual`: one that is.
 void *medium_malloc_or(struct heap *heap, size_t size);
+void *medium_malloc_unusual(struct heap *heap, size_t size);
 void *medium_out_of_memory(size_t size);
 // The same at a multiple of `alignment`, a power of two above a granule; also NULL if size and alignment together need
 // more than half a segment.

@@ -18,6 +18,7 @@
 #include "profile.h"
 #include "record.h"
 #include "rtmalloc.h"
+#include "secure/secure.h"
 #include "segment.h"
 
 static bool loading;
@@ -145,16 +146,16 @@ static uint64_t blocks_of(const struct profile_record *thread, unsigned bin) {
 // Mode `seg`: granules of what the recorded thread had in pages and spans, and a quarter and EXTENT_MORE more for what
 // another order of requests may cost.
 enum { EXTENT_MORE = 64 };
-static uint64_t extent(const struct profile_record *thread) {
-  enum { MEDIUM_KIND = 8, LARGE_KIND = 16 };  // the most granules that a page of these kinds has
-  uint64_t granules = (uint64_t)thread->span_granules + thread->pages[0] + MEDIUM_KIND * (uint64_t)thread->pages[1] +
-                      LARGE_KIND * (uint64_t)thread->pages[2];
-  return granules ? granules + granules / 4 + EXTENT_MORE : 0;
+static uint64_t extent_granules(const struct profile_record *thread) {
+  uint64_t pages = thread->page_granules, spans = thread->span_granules, granules = pages + spans;
+  if (!granules) return 0;
+  // What a segment's end is too short for: less than the largest span of each. Spans above EXTENT_SPAN_MAX have stores.
+  uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
+  uint64_t apart = pages + spans * EXTENT_GRANULES / (EXTENT_GRANULES + 1 - largest), more = granules + granules / 4;
+  return (apart > more ? apart : more) + EXTENT_MORE;
 }
 
-static bool has_store(unsigned bin, enum mode mode) {
-  return mode == MODE_PAG || bin_size(bin) > (size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT;
-}
+static bool has_store(unsigned bin, enum mode mode) { return mode == MODE_PAG || bin_size(bin) > EXTENT_MAX; }
 
 static size_t store_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks * bin_size(bin), GRANULE_SIZE); }
 
@@ -177,7 +178,11 @@ static const char *check_sizes(const struct profile *profile, enum mode mode) {
       sum += store_bytes(blocks, bin);
       if (sum > machine) return "it needs more memory than the machine has";
     }
-    if (mode == MODE_SEG) sum += extent(thread) << GRANULE_SHIFT;
+    if (mode == MODE_SEG) {
+      if (extent_granules(thread) > EXTENT_MOST)
+        return "one of its threads needs more than 16 GiB: mode pag has no such limit";
+      sum += extent_granules(thread) << GRANULE_SHIFT;
+    }
     if (sum > machine) return "it needs more memory than the machine has";
   }
   return NULL;
@@ -224,47 +229,19 @@ static const char *make_stores(struct heap *heap, const struct profile_record *t
   return NULL;
 }
 
-// Mode `seg`: places in the hint trees for the pages of a class, of which each may be half empty, or for medium blocks.
-static uint64_t leaves_of(const struct profile_record *thread, unsigned class) {
-  enum { HALF = HINT_FANOUT / 2 };
-  if (class != SPAN_MEDIUM) {
-    uint64_t blocks = thread->blocks[class];
-    size_t in_page = ((size_t)rtm_shape[class].granules_most << GRANULE_SHIFT) / bin_size(class);
-    return blocks ? 1 + blocks / (in_page * HALF) : 0;
-  }
-  uint64_t blocks = 0;
-  for (unsigned bin = CLASSES + 1; bin < BINS && !has_store(bin, MODE_SEG); bin++) blocks += thread->blocks[bin];
-  return 1 + blocks / HALF;
-}
-
-static bool make_leaves(struct heap *heap, const struct profile_record *thread, bool *permitted) {
-  struct hint_word *group = NULL;
-  for (unsigned class = 1; class <= SPAN_MEDIUM; class ++) {
-    for (uint64_t leaves = leaves_of(thread, class); leaves > 0; leaves--) {
-      struct hint_leaf *leaf = hint_reserve(&heap->hints, class);
-      if (!leaf) return false;
-      pinned(leaf, sizeof *leaf, permitted);
-      if (leaf->word.parent != group) pinned(leaf->word.parent, sizeof(struct hint_group), permitted);
-      group = leaf->word.parent;
-    }
-  }
-  return true;
-}
-
-// Mode `seg`: the heap's segments with their descriptors. Of the last one, what goes beyond the extent stays out of
-// use.
-static bool make_segments(struct heap *heap, uint64_t granules, bool *permitted) {
-  for (uint32_t length; granules > 0; granules -= length) {
-    struct span *span = segment_extend(heap);
-    if (!span) return false;
-    length = granules < SEGMENT_USED ? (uint32_t)granules : SEGMENT_USED;
-    uint32_t segment = segment_of_granule(span_granule(span));
-    bool taken;
-    if (segment_at(segment)->mapped < length && !arena_map(segment, length, &taken)) return false;
-    if (length < SEGMENT_USED) segment_withhold(heap, span, length);
-    pinned(span->start, (size_t)length << GRANULE_SHIFT, permitted);
-    pinned(&rtm_window_table[span_granule(span)], length * sizeof *rtm_window_table, permitted);
-    pinned(span_at(segment * SEGMENT_GRANULES), SPAN_SIZE * (size_t)length, permitted);
+// Mode `seg`: the heap's segments, with their descriptors and places in the trees.
+static bool make_extent(struct heap *heap, uint64_t granules, bool *permitted) {
+  size_t trees;
+  if (!extent_start(heap, granules, &trees)) return false;
+  pinned(heap->extent.leaves, trees, permitted);
+  for (uint32_t made = 0, length; made < granules; made += length) {
+    length = granules - made < EXTENT_GRANULES ? (uint32_t)(granules - made) : EXTENT_GRANULES;
+    uint32_t segment = extent_add(heap, made, length), at = segment * SEGMENT_GRANULES;
+    if (!segment) return false;
+    pinned(granule_address(at + EXTENT_FIRST), (size_t)length << GRANULE_SHIFT, permitted);
+    enum { APART = 2 };  // see extent.h
+    pinned(&rtm_window_table[at], (EXTENT_FIRST + length + 1) * sizeof *rtm_window_table, permitted);
+    pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
   }
   return true;
 }
@@ -284,11 +261,13 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   stores->heap = heap;
   stores->mode = mode;
   heap->stores = stores;
-  heap->store_from = (mode == MODE_PAG ? BLOCK_MAX : (size_t)MEDIUM_GRANULES_MAX << GRANULE_SHIFT) + 1;
+  stores->extent_max = mode == MODE_SEG ? EXTENT_MAX : 0;
+  heap->unusual = true;
+  heap->store_from = (mode == MODE_SEG ? EXTENT_MAX : BLOCK_MAX) + 1;
   heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
   const char *wrong = make_stores(heap, thread, mode, permitted);
   if (wrong) return wrong;
-  if (mode == MODE_SEG && !(make_segments(heap, extent(thread), permitted) && make_leaves(heap, thread, permitted)))
+  if (mode == MODE_SEG && !make_extent(heap, extent_granules(thread), permitted))
     return "the system does not give the memory that it needs";
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
@@ -327,6 +306,8 @@ static const char *load(const char *path, enum mode mode) {
   struct profile profile;
   if (state.mode != MODE_GENERAL && state.all) return "a profile is loaded already; one process has one";
   if (mode_is_sealed()) return "the process is sealed; rtm_unseal first";
+  if (SECURE_VARIANT && mode == MODE_SEG && (span_guard() || rtm_secure.features & SECURE_ALONE))
+    return "guards behind pages, or blocks that stand alone, are on: set RTMALLOC_MODE, which switches them off";
   const char *wrong = profile_read(path, &profile);
   if (wrong) return wrong;
   uint64_t before = os_clock_us();

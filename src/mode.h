@@ -3,13 +3,14 @@
 //
 // What each mode switches off or replaces (RT-Mimalloc, Table V):
 //
-//     RT-Mimalloc                             seg                                pag
-//     pages are not released                  to the heap only (segment_keep)    a class keeps its blocks for good
-//     segments are not released               segment_keep: nothing goes back    there are none to release
-//     constant-time page search               as in general: a TLSF of spans     no search: one store for each bin
-//     constant-time list extension            as in general: 8 blocks at most    no extension: all linked at load
+//     RT-Mimalloc                             seg (extent.h)                     pag (store.h)
+//     pages are not released                  to the heap's extent only          a class keeps its blocks for good
+//     segments are not released               the extent is the heap's for good  there are none to release
+//     constant-time page search               one word says which lists have any no search: one store for each bin
+//     constant-time list extension            1, 4 or 8 blocks, written out      no extension: all linked at load
 //     one-word update of class to page        as in general                      no update
-//     no collecting of retired pages          none are kept beyond one a class   none
+//     no collecting of retired pages          an empty page is given back        none
+// Without a profile both are as general mode, and nothing goes back (segment_keep_all).
 #ifndef RTM_MODE_H
 #define RTM_MODE_H
 

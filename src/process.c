@@ -56,6 +56,7 @@ void process_watch_thread(void) {
 // ---- start ----
 
 static bool start_memory(void) {
+  bits_start();
   size_class_init();
   segment_init();
   options_read();

@@ -68,7 +68,7 @@ static const char *check_record(const struct profile *profile, uint32_t at) {
   if (!memchr(record->module, 0, PROFILE_MODULE)) return "a record's module name does not end";
   bool process = strcmp(record->module, "*") == 0;
   if (record->flags != (process ? PROFILE_PROCESS : 0)) return "a record has flags that this version does not know";
-  if (record->blocks[0] || record->reserved) return "a record counts blocks that cannot exist";
+  if (record->blocks[0]) return "a record counts blocks that cannot exist";
   // The records are sorted by nothing that this reader relies on; there are few.
   for (uint32_t before = 0; before < at; before++)
     if (same_thread(record, &profile->record[before])) return "it has two records for one thread";
@@ -135,6 +135,7 @@ static void merge_record(struct profile_record *mine, const struct profile_recor
   most(&mine->span_granules, other->span_granules);
   most(&mine->span_largest, other->span_largest);
   most(&mine->threads_peak, other->threads_peak);
+  most(&mine->page_granules, other->page_granules);
 }
 
 static struct profile_record *find(const struct profile *profile, const struct profile_record *thread) {

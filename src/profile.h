@@ -6,7 +6,7 @@
 #include "bin.h"
 #include "message.h"
 
-enum { PROFILE_VERSION = 1, PROFILE_MODULE = 56, PROFILE_PAGE_KINDS = 4, PROFILE_PROCESS = 1 };
+enum { PROFILE_VERSION = 2, PROFILE_MODULE = 56, PROFILE_PAGE_KINDS = 4, PROFILE_PROCESS = 1 };
 
 // One thread's peaks; a record of the file has these very bytes, which fill a multiple of 4.
 struct __attribute__((packed, aligned(4))) profile_record {
@@ -19,7 +19,7 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t span_granules;              // in medium blocks
   uint32_t span_largest;               // granules
   uint32_t threads_peak;
-  uint32_t reserved;
+  uint32_t page_granules;  // in pages
 };
 
 struct profile_header {

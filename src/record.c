@@ -6,7 +6,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "arena.h"
+#include "extent.h"
 #include "os/file.h"
 
 static struct record *_Atomic records;
@@ -69,12 +69,15 @@ void record_page(struct record *record, const struct span *page) {
   record->blocks[page->kind] += page_blocks(page);
   unsigned kind = kind_of(page);
   most(&record->peaks.pages[kind], ++record->pages[kind]);
+  record->page_granules += page->length;
+  most(&record->peaks.page_granules, record->page_granules);
 }
 
 void record_page_gone(struct record *record, const struct span *page) {
   sample(record, page->kind);
   record->blocks[page->kind] -= page_blocks(page);
   record->pages[kind_of(page)]--;
+  record->page_granules -= page->length;
 }
 
 // A block that is short but has an alignment above a granule counts as the shortest large one.
@@ -85,7 +88,7 @@ void record_large(struct record *record, size_t bytes) {
   uint32_t now = atomic_fetch_add_explicit(&record->large[bin], 1, memory_order_relaxed) + 1;
   most(&record->peaks.blocks[CLASSES + 1 + bin], now);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
-  if (granules > MEDIUM_GRANULES_MAX) return;
+  if (granules > EXTENT_SPAN_MAX) return;
   record->granules += granules;
   most(&record->peaks.span_granules, record->granules);
   most(&record->peaks.span_largest, granules);
@@ -94,7 +97,8 @@ void record_large(struct record *record, size_t bytes) {
 void record_large_gone(struct record *record, size_t bytes) {
   atomic_fetch_sub_explicit(&record->large[bin_of(bytes)], 1, memory_order_relaxed);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
-  if (granules <= MEDIUM_GRANULES_MAX) record->granules -= granules;
+  if (granules > EXTENT_SPAN_MAX) return;
+  record->granules -= granules;
 }
 
 void record_thread(bool starts) {
@@ -118,6 +122,7 @@ static void add_peaks(struct profile_record *whole, const struct profile_record 
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) whole->pages[kind] += thread->pages[kind];
   whole->span_granules += thread->span_granules;
   most(&whole->span_largest, thread->span_largest);
+  whole->page_granules += thread->page_granules;
 }
 
 static void collect(struct profile *profile) {

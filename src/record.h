@@ -15,7 +15,7 @@ struct record {
   struct profile_record peaks;   // with the thread's name; of pages' blocks only what was sampled
   uint32_t blocks[CLASSES + 1];  // in pages of the class, fresh ones included
   uint32_t pages[PROFILE_PAGE_KINDS];
-  uint32_t granules;                   // in medium blocks
+  uint32_t granules, page_granules;    // in medium blocks, in pages
   _Atomic uint32_t large[BINS_LARGE];  // blocks
 };
 

@@ -42,25 +42,13 @@ void segment_take_spare(struct heap *heap) {
   }
 }
 
-struct span *segment_extend(struct heap *heap) {
+// A further segment, all of it free.
+static void extend(struct heap *heap) {
   struct span *span = segment_more(heap);
-  if (!span) return NULL;
+  if (!span) return;
   span->kind = SPAN_FREE;
   segment_set_ends(span);
   segment_insert(heap, span);
-  return span;
-}
-
-void segment_withhold(struct heap *heap, struct span *segment, uint32_t length) {
-  tlsf_remove(&heap->spans, segment);
-  heap->dirty -= segment->used;
-  struct span *rest = segment_split(segment, length);
-  segment->used = segment->used < length ? segment->used : length;
-  heap->dirty += segment->used;
-  rest->kind = SPAN_MEDIUM;  // in use, by nobody: its tag is TAG_NONE
-  heap->live += rest->length;
-  segment_set_ends(segment);
-  segment_insert(heap, segment);
 }
 
 void segment_prepare_piece(struct heap *heap) {
@@ -71,7 +59,7 @@ void segment_prepare_piece(struct heap *heap) {
   else if (!heap->spare_ready)
     segment_map_spare(heap);
   else
-    segment_extend(heap);
+    extend(heap);
 }
 
 struct span *segment_more(struct heap *heap) {

@@ -43,10 +43,6 @@ RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
 void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
 void segment_keep_all(struct heap *heap);
-// A further segment, mapped, all of it free; NULL if out of memory.
-struct span *segment_extend(struct heap *heap);
-// Of that, only `length` granules are for use.
-void segment_withhold(struct heap *heap, struct span *segment, uint32_t length);
 
 // ---- descriptors ----
 

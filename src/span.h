@@ -100,6 +100,11 @@ struct span {
       _Atomic uint64_t remote[REMOTE_WORDS];  // bit i of word w: block 64 * w + i was freed by another thread
       uint64_t private[REMOTE_WORDS];         // the same, collected by the owner; stale while the page waits
     };
+    struct {                                 // free span of an extent (extent.h)
+      uint64_t extent_remote[REMOTE_WORDS];  // 0
+      struct span *extent_next;              // next in its list
+      struct span **extent_link;             // what points to it there
+    };
     struct {                             // a store
       _Atomic uint64_t *store_level[4];  // the tree of what other threads have freed
       uint64_t store_reciprocal;         // floor(2^64 / block size), or one more

@@ -33,6 +33,7 @@ struct stores {
   struct group *group;  // of its start routine, and its number there (prepared.c)
   uint32_t number;
   unsigned mode;  // enum mode
+  size_t extent_max;  // mode `seg`: what is larger than BLOCK_MAX and not than this comes from the extent; else 0
 };
 
 // Owns the stores of heaps that have pages and spans beside: huge blocks in mode `seg`. Every free into them is remote.

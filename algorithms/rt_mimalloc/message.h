@@ -5,9 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// "rt-mimalloc: ", then the texts up to the NULL, then a line's end.
+#ifndef MESSAGE_FROM
+#define MESSAGE_FROM "rt-mimalloc"
+#endif
+
+// Who says it, then the texts up to the NULL, then a line's end.
 static inline void rtmi_say(const char *const *texts) {
-  char line[1024] = "rt-mimalloc: ";
+  char line[1024] = MESSAGE_FROM ": ";
   for (; *texts; texts++) strncat(line, *texts, sizeof line - strlen(line) - 2);
   strcat(line, "\n");
   if (write(STDERR_FILENO, line, strlen(line)) < 0) return;

@@ -1,29 +1,20 @@
-// Implements profile.h. A file is text:
-//   rt-mimalloc profile 1 segments        or pages: what it was recorded with, and what it prepares
-//   segments small 3                      only with segments: the most at once in any heap
-//   segments medium 2
-//   pages 655360 1                        the most pages of that block size; with segments only huge ones
-//   end
+// Implements profile.h. What a file holds: profile_file.h.
 #include "profile.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
 
 #include "heap.h"
 #include "message.h"
 #include "page.h"
+#include "profile_file.h"
 #include "rt_mimalloc.h"
 #include "segment.h"
 
-enum { TEXT_MOST = 16384, COUNT_MOST = 1 << 20 };
 static const char *const kind_names[] = {"small", "medium"};
 
-struct profile {
-  uint32_t segments[2], pages[CLASSES];
-};
 static struct profile loaded;
 
 static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -36,70 +27,13 @@ void rtmi_profile_prepare(struct heap *heap) {
     for (uint32_t i = 0; i < loaded.pages[class] && rtmi_page_fresh(heap, class, class_bytes(class)); i++) continue;
 }
 
-// Does a profile of this setting hold pages of the class?
-static bool holds(unsigned class) { return rtmi_switches.prepare == PREPARE_PAGES || class >= MEDIUM_CLASSES; }
-
 // ---- reading ----
-
-static bool begins(char **text, const char *with) {
-  size_t length = strlen(with);
-  if (strncmp(*text, with, length) != 0) return false;
-  *text += length;
-  return true;
-}
-
-static bool number(char **text, char after, unsigned long most, unsigned long *value) {
-  char *end;
-  if (**text < '0' || **text > '9') return false;
-  *value = strtoul(*text, &end, 10);
-  if (*end != after || *value > most) return false;
-  *text = end + 1;
-  return true;
-}
-
-// NULL, or what was wanted at the place that *text has come to.
-static const char *parse(char **text, struct profile *profile) {
-  if (!begins(text, "rt-mimalloc profile 1 ")) return "'rt-mimalloc profile 1'";
-  char *name = *text;
-  if (!begins(text, rtmi_prepare_name()) || !begins(text, "\n")) {
-    *text = name;
-    return rtmi_prepare_name();
-  }
-  while (!begins(text, "end\n")) {
-    char *line = *text;
-    unsigned long bytes, count;
-    if (begins(text, "pages ")) {
-      if (number(text, ' ', CLASS_BYTES_MOST, &bytes) && number(text, '\n', COUNT_MOST, &count) &&
-          class_bytes(class_of(bytes)) == bytes && holds(class_of(bytes))) {
-        profile->pages[class_of(bytes)] = (uint32_t)count;
-        continue;
-      }
-    } else if (begins(text, "segments ") && rtmi_switches.prepare == PREPARE_SEGMENTS) {
-      enum kind kind = begins(text, "small ") ? SMALL : MEDIUM;
-      if ((kind == SMALL || begins(text, "medium ")) && number(text, '\n', COUNT_MOST, &count)) {
-        profile->segments[kind] = (uint32_t)count;
-        continue;
-      }
-    }
-    *text = line;
-    return "'pages BYTES COUNT' with a block size of the set B, 'segments small|medium COUNT', or 'end'";
-  }
-  return **text ? "the file's end" : NULL;
-}
 
 // Of what the file holds. False, with a message: it is none of ours.
 static bool read_profile(int file, const char *path, struct profile *profile) {
-  char text[TEXT_MOST + 1], *at = text;
-  size_t length = 0;
-  ssize_t got;
-  while (length < TEXT_MOST && (got = read(file, text + length, TEXT_MOST - length)) > 0) length += (size_t)got;
-  text[length] = 0;
-  const char *wanted = parse(&at, profile);
-  if (!wanted) return true;
-  char found[40];
-  snprintf(found, sizeof found, "%.*s", (int)strcspn(at, "\n") < 30 ? (int)strcspn(at, "\n") : 30, at);
-  RTMI_SAY("'", path, "' is no profile for this setting: '", found, "' where ", wanted,
-           " was expected; record it again");
+  char problem[PROFILE_PROBLEM_MOST];
+  if (rtmi_profile_read(file, rtmi_switches.prepare, profile, problem)) return true;
+  RTMI_SAY("'", path, "' is no profile for this setting: ", problem, "; record it again");
   return false;
 }
 
@@ -132,12 +66,13 @@ static void add_peaks(struct profile *profile) {
     for (int kind = SMALL; kind <= MEDIUM && rtmi_switches.prepare == PREPARE_SEGMENTS; kind++)
       profile->segments[kind] = larger(profile->segments[kind], heap->segment_peak[kind].most);
     for (unsigned class = 0; class < CLASSES; class ++)
-      if (holds(class)) profile->pages[class] = larger(profile->pages[class], heap->page_peak[class].most);
+      if (rtmi_profile_holds(rtmi_switches.prepare, class))
+        profile->pages[class] = larger(profile->pages[class], heap->page_peak[class].most);
   }
 }
 
 static size_t print(const struct profile *profile, char *text) {
-  size_t length = (size_t)sprintf(text, "rt-mimalloc profile 1 %s\n", rtmi_prepare_name());
+  size_t length = (size_t)sprintf(text, "rt-mimalloc profile 1 %s\n", rtmi_prepare_words[rtmi_switches.prepare]);
   for (int kind = SMALL; kind <= MEDIUM && rtmi_switches.prepare == PREPARE_SEGMENTS; kind++)
     length += (size_t)sprintf(text + length, "segments %s %u\n", kind_names[kind], profile->segments[kind]);
   for (unsigned class = 0; class < CLASSES; class ++)
@@ -159,7 +94,7 @@ bool rtmi_save_profile(const char *path) {
     }
   }
   add_peaks(&profile);
-  char text[TEXT_MOST];
+  char text[PROFILE_TEXT_MOST];
   size_t length = print(&profile, text);
   good = good && ftruncate(file, 0) == 0 && pwrite(file, text, length, 0) == (ssize_t)length;
   if (!good) RTMI_SAY("cannot write the profile '", path, "': ", strerror(errno));

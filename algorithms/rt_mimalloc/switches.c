@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "message.h"
-
-static const char *const prepare_words[] = {"nothing", "segments", "pages", NULL};
-const char *rtmi_prepare_name(void) { return prepare_words[rtmi_switches.prepare]; }
+#include "profile_file.h"
 
 _Noreturn static void refuse(const char *variable, const char *given, const char *wanted) {
   RTMI_SAY(variable, " is '", given, "', wanted ", wanted);
@@ -44,7 +42,7 @@ static const struct {
     {"RT_MIMALLOC_FIND", offsetof(struct rtmi_switches, find), (const char *const[]){"linear", "bitmap", NULL}},
     {"RT_MIMALLOC_DIRECT", offsetof(struct rtmi_switches, direct), (const char *const[]){"entries", "pointer", NULL}},
     {"RT_MIMALLOC_COLLECT_RETIRED", offsetof(struct rtmi_switches, collect_retired), no_yes},
-    {"RT_MIMALLOC_PREPARE", offsetof(struct rtmi_switches, prepare), prepare_words},
+    {"RT_MIMALLOC_PREPARE", offsetof(struct rtmi_switches, prepare), rtmi_prepare_words},
 };
 
 // The word's place in the list.

@@ -58,7 +58,4 @@ enum { RTMI_STARTS_WITH_POINTERS = 0 };
 // program with a message and status 2.
 void rtmi_read_switches(void);
 
-// What rtmi_prepare is called in profiles and in the environment.
-const char *rtmi_prepare_name(void);
-
 #endif

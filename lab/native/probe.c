@@ -3,7 +3,8 @@
 //     RTLAB_PROBE=/tmp/probe-%p.json LD_PRELOAD="probe.so allocator.so" program
 //
 // At exit it writes one JSON object to that file (%p becomes the process id): how many allocations and frees were
-// served, the longest of each, and the 99.99th percentile of allocations, in microseconds. Read by rtlab/probing.py.
+// served, the longest of each, and of allocations the shortest, the mean, the variance and the 99.99th
+// percentile, in microseconds, and what of it the two readings of the counter take. Read by rtlab/probing.py.
 //
 // The front (malloc_front.h) says how it gets between a program and its allocator. The times include page faults and
 // preemption: they are what the program waited.
@@ -34,6 +35,9 @@ struct slot {
   _Atomic uint64_t frees;
   _Atomic uint64_t bytes;                     // sum of the sizes asked for
   _Atomic uint64_t longest_allocation;        // ticks
+  _Atomic uint64_t shortest_below;            // 2^64 - 1 less the shortest allocation's ticks, so that 0 is none
+  _Atomic uint64_t ticks;                     // of all allocations
+  _Atomic double squares;                     // of their ticks: their sum does not fit into 64 bits
   _Atomic uint64_t longest_free;              // ticks
   _Atomic uint64_t histogram[BUCKETS];        // allocations by ticks
 };
@@ -75,6 +79,17 @@ static inline void add(_Atomic uint64_t *counter, uint64_t amount, bool shared) 
   }
 }
 
+static inline void add_square(_Atomic double *sum, uint64_t ticks, bool shared) {
+  const double square = (double)ticks * (double)ticks;
+  double seen = atomic_load_explicit(sum, memory_order_relaxed);
+  if (!shared) {
+    atomic_store_explicit(sum, seen + square, memory_order_relaxed);
+    return;
+  }
+  while (!atomic_compare_exchange_weak_explicit(sum, &seen, seen + square, memory_order_relaxed,
+                                                memory_order_relaxed)) {}
+}
+
 static inline void raise_to(_Atomic uint64_t *highest, uint64_t value) {
   uint64_t seen = atomic_load_explicit(highest, memory_order_relaxed);
   while (value > seen && !atomic_compare_exchange_weak_explicit(highest, &seen, value, memory_order_relaxed,
@@ -87,7 +102,10 @@ static inline void count_allocation(uint64_t ticks, size_t bytes) {
   add(&slot->allocations, 1, shared);
   add(&slot->bytes, bytes, shared);
   add(&slot->histogram[bucket_of(ticks)], 1, shared);
+  add(&slot->ticks, ticks, shared);
+  add_square(&slot->squares, ticks, shared);
   raise_to(&slot->longest_allocation, ticks);
+  raise_to(&slot->shortest_below, UINT64_MAX - ticks);
 }
 
 static inline void count_free(uint64_t ticks) {
@@ -145,6 +163,25 @@ static uint64_t highest(size_t field_offset) {
   return most;
 }
 
+// Of all allocations, in ticks squared.
+static double variance_of(double mean, uint64_t total) {
+  double squares = 0;
+  for (unsigned i = 0; i < SLOTS; i++) { squares += atomic_load_explicit(&slots[i].squares, memory_order_relaxed); }
+  const double variance = squares / (double)total - mean * mean;
+  return variance > 0 ? variance : 0;
+}
+
+static uint64_t reading_overhead(void) {
+  enum { READINGS = 1000 };
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < READINGS; i++) {
+    const uint64_t before = ticks_before();
+    const uint64_t passed = ticks_after() - before;
+    if (passed < least) { least = passed; }
+  }
+  return least;
+}
+
 // The ticks that at most one allocation in `one_in` exceeded.
 static uint64_t percentile(uint64_t total, uint64_t one_in) {
   uint64_t above = total / one_in;            // allocations that may lie beyond the answer
@@ -190,15 +227,20 @@ static __attribute__((destructor)) void report(void) {
   const uint64_t longest = highest(offsetof(struct slot, longest_allocation));
   const uint64_t rare = percentile(allocations, 10000);
   const uint64_t longest_free = highest(offsetof(struct slot, longest_free));
+  const uint64_t shortest = allocations > 0 ? UINT64_MAX - highest(offsetof(struct slot, shortest_below)) : 0;
+  const double mean = allocations > 0 ? (double)sum(offsetof(struct slot, ticks)) / (double)allocations : 0;
+  const double variance = allocations > 0 ? variance_of(mean, allocations) : 0;
   const double us = 1000.0 / (double)per_ms;
-  char text[512];
+  char text[1024];
   const int length = snprintf(
       text, sizeof text,
       "{\"pid\": %d, \"allocations\": %llu, \"frees\": %llu, \"bytes\": %llu, \"longest_us\": %.3f, "
-      "\"p9999_us\": %.3f, \"longest_free_us\": %.3f, \"ticks_per_ms\": %llu}\n",
+      "\"p9999_us\": %.3f, \"shortest_us\": %.4f, \"mean_us\": %.4f, \"variance_us2\": %.6f, \"overhead_us\": %.4f, "
+      "\"longest_free_us\": %.3f, \"ticks_per_ms\": %llu}\n",
       (int)getpid(), (unsigned long long)allocations, (unsigned long long)sum(offsetof(struct slot, frees)),
       (unsigned long long)sum(offsetof(struct slot, bytes)), (double)longest * us,
-      (double)(rare < longest ? rare : longest) * us, (double)longest_free * us, (unsigned long long)per_ms);
+      (double)(rare < longest ? rare : longest) * us, (double)shortest * us, mean * us, variance * us * us,
+      (double)reading_overhead() * us, (double)longest_free * us, (unsigned long long)per_ms);
   (void)!write(file, text, (size_t)length);
   close(file);
 }

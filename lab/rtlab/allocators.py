@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rtlab.catalogue import ALLOCATOR_NAMES, GLIBC, PEERS, RTMALLOC, SECURE, SECURE_FEATURES, BuiltPeer, PackagedPeer
+from rtlab.catalogue import (
+    ALLOCATOR_NAMES,
+    GLIBC,
+    PEERS,
+    RTMALLOC,
+    SECURE,
+    SECURE_FEATURES,
+    BuiltPeer,
+    PackagedPeer,
+    is_own,
+)
 from rtlab.debian import installed_version
 from rtlab.mistakes import Mistake, choose
 from rtlab.places import Places
@@ -80,10 +90,9 @@ def find_allocators(places: Places) -> dict[str, Allocator]:
 
 def what_to_do(places: Places, name: str) -> str:
     """Why an allocator is not there, and the command that gets it."""
-    if name == RTMALLOC:
-        return f"rtmalloc is not built: {places.rtmalloc} does not exist. Run 'make' first."
-    if name == SECURE or name in SECURE_FEATURES:
-        return f"{name} is not built: {places.secure} does not exist. Run 'make' first."
+    if is_own(name):
+        library = places.rtmalloc if name == RTMALLOC else places.secure
+        return f"{name} is not built: {library} does not exist. Run 'make' first."
     return f"{name} is not there: {places.peers / name}.so does not exist. Run 'rtlab peers' first."
 
 

@@ -11,17 +11,19 @@ from rtlab.crates import Crate
 
 RTMALLOC = "rtmalloc"
 SECURE = "rtmalloc-secure"
-SECURE_ALL = "rtmalloc-secure-all"
 # The secure build with each of its features alone (docs/secure.md), with none, and with all: RTMALLOC_SECURE.
 FEATURES = ("guards", "random", "placement", "canaries", "gaps", "zero", "quarantine", "guard-pages")
 SECURE_FEATURES = {f"{SECURE}-{feature}": feature for feature in ("none", *FEATURES, "all")}
+SECURE_ALL = f"{SECURE}-all"
 GLIBC = "glibc"
+SECURE_PEERS = ("mimalloc-1.7-secure", "mimalloc-3-secure")
 
 CC = ("cc", "1.2.0")
 SHLEX = ("shlex", "1.3.0")
 LIBC = ("libc", "0.2.155")
 CMAKE = ("cmake", "0.1.50")
 PKG_CONFIG = ("pkg-config", "0.3.30")
+UNAME = ("uname", "0.1.1")
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,8 @@ class BuiltPeer:
     tools: tuple[str, ...] = ("cargo", "cmake", "cc")
 
 
-def mimalloc(name: str, crate_version: str, folder: str, version: str) -> BuiltPeer:
+def mimalloc(name: str, crate_version: str, folder: str, version: str, secure: bool = False) -> BuiltPeer:
     crate = Crate("libmimalloc-sys", crate_version, (CC, SHLEX))
-    secure = name.endswith("-secure")
     return BuiltPeer(name, crate, version, recipes.mimalloc(folder, version, secure))
 
 
@@ -56,8 +57,8 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
     mimalloc("mimalloc-1.7", "0.1.24", "", "1.7.5"),
     mimalloc("mimalloc-2", "0.1.49", "v2", "2.3.2"),
     mimalloc("mimalloc-3", "0.1.49", "v3", "3.3.2"),
-    mimalloc("mimalloc-1.7-secure", "0.1.24", "", "1.7.5"),
-    mimalloc("mimalloc-3-secure", "0.1.49", "v3", "3.3.2"),
+    mimalloc(SECURE_PEERS[0], "0.1.24", "", "1.7.5", secure=True),
+    mimalloc(SECURE_PEERS[1], "0.1.49", "v3", "3.3.2", secure=True),
     BuiltPeer(
         "snmalloc",
         Crate("snmalloc-sys", "0.7.6", (CC, SHLEX, CMAKE)),
@@ -79,6 +80,7 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
         recipes.rpmalloc,
         ("cargo", "cc"),
     ),
+    BuiltPeer("hoard", Crate("hoard-sys", "0.1.2", (LIBC, UNAME)), "3.13.0", recipes.hoard, ("cargo", "make", "c++")),
     PackagedPeer("jemalloc", "libjemalloc2", "libjemalloc.so.2"),
     PackagedPeer("tcmalloc", "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
     PackagedPeer("mimalloc-debian", "libmimalloc2.0", "libmimalloc.so.2"),
@@ -88,4 +90,9 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
 PEER_NAMES = tuple(peer.name for peer in PEERS)
 ALLOCATOR_NAMES = (RTMALLOC, SECURE, *SECURE_FEATURES, GLIBC, *PEER_NAMES)
 # Measured only where they are asked for: they are to be held against their usual builds.
-ON_REQUEST = (*SECURE_FEATURES, *(name for name in PEER_NAMES if name.endswith("-secure")))
+ON_REQUEST = (*SECURE_FEATURES, *SECURE_PEERS)
+
+
+def is_own(name: str) -> bool:
+    """Made by `make`; the others are got by `rtlab peers`."""
+    return name in (RTMALLOC, SECURE, *SECURE_FEATURES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 
@@ -14,6 +14,13 @@ class Probed:
     frees: int
     longest_us: float
     p9999_us: float
+    shortest_us: float
+    mean_us: float
+    variance_us2: float
+    overhead_us: float  # of two readings of the counter, part of each allocation's time
+
+
+FIGURES = tuple(field.name for field in fields(Probed))
 
 
 def read_probe(file: Path) -> Probed | None:
@@ -22,7 +29,7 @@ def read_probe(file: Path) -> Probed | None:
         data = json.loads(file.read_text())
     except (OSError, ValueError):
         return None
-    return Probed(data["allocations"], data["frees"], data["longest_us"], data["p9999_us"])
+    return Probed(**{name: data[name] for name in FIGURES})
 
 
 def vote(reports: Iterable[Probed | None]) -> Probed | None:
@@ -33,9 +40,4 @@ def vote(reports: Iterable[Probed | None]) -> Probed | None:
     known = [report for report in reports if report is not None]
     if not known:
         return None
-    return Probed(
-        allocations=min(report.allocations for report in known),
-        frees=min(report.frees for report in known),
-        longest_us=min(report.longest_us for report in known),
-        p9999_us=min(report.p9999_us for report in known),
-    )
+    return Probed(**{name: min(getattr(report, name) for report in known) for name in FIGURES})

@@ -117,3 +117,25 @@ def rpmalloc(crate: Path, work: Path) -> Path:
         ]
     )
     return library
+
+
+# glibc has them no longer since 2.34, and Hoard's wrapper still sets them; what it exports does not depend on them.
+MALLOC_HOOKS = """
+#include <stddef.h>
+static void *(*__malloc_hook)(size_t, const void *);
+static void (*__free_hook)(void *, const void *);
+static void *(*__realloc_hook)(void *, size_t, const void *);
+static void *(*__memalign_hook)(size_t, size_t, const void *);
+"""
+
+
+def hoard(crate: Path, work: Path) -> Path:
+    """With the flags of the crate's own build."""
+    source, hooks = work / "source", work / "hooks.h"
+    shutil.copytree(crate / "Hoard" / "src", source)
+    shutil.copytree(crate / "Heap-Layers", source / "Heap-Layers")
+    hooks.write_text(MALLOC_HOOKS)
+    flags = "-std=c++14 -flto -O3 -DNDEBUG -ffast-math -fno-builtin-malloc -Dalways_inline="
+    compiler = f"{os.environ.get('CXX', 'c++')} -include {hooks}"
+    run_tool(["make", "Linux-gcc-x86_64", f"CXX={compiler}", f"CPPFLAGS={flags}"], cwd=source)
+    return only(source, "libhoard.so")

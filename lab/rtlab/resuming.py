@@ -23,10 +23,16 @@ def progress_bar(console: Console) -> Progress:
     return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
 
 
+def command_words(entry: Entry) -> list[str]:
+    """A server's socket has another name in each call."""
+    own = str(entry.client.socket) if entry.client is not None else None
+    return [entry.name, *("socket" if word == own else word for word in entry.command)]
+
+
 def key_of(entries: Sequence[Entry], allocators: Sequence[Allocator], limit_s: int) -> str:
     """The same where the same would be measured: commands, place, limit, and the libraries' contents."""
     libraries = [sha256(one.library) if one.library else one.version for one in allocators]
-    commands = [word for entry in entries for word in (entry.name, *entry.command)]
+    commands = [word for entry in entries for word in command_words(entry)]
     parts = [*commands, os.getcwd(), str(limit_s), *(one.name for one in allocators), *libraries]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from rtlab.catalogue import RTMALLOC, SECURE, SECURE_ALL
+from rtlab.catalogue import RTMALLOC, SECURE, SECURE_ALL, is_own
 from rtlab.ratios import failures, geometric_means, ratios
 
 
@@ -45,8 +45,9 @@ class Verdict:
 
 def judge(runs: pd.DataFrame, target: Target) -> Verdict:
     """A failure of the allocator fails each of its targets: an allocator that crashes is not fast."""
-    for name, command in ((target.name, "make"), (target.reference, "rtlab peers")):
+    for name in (target.name, target.reference):
         if name not in set(runs["allocator"]):
+            command = "make" if is_own(name) else "rtlab peers"
             return Verdict(target, None, None, f"{name} was not measured ('{command}' gets it)")
     own_failures = [entry for entry, name in failures(runs).index if name == target.name]
     column = ratios(runs, target.column, target.reference)[target.name]

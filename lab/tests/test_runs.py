@@ -1,13 +1,14 @@
 """Running: the order, what one run's ending is called, and what is kept when runs are interrupted."""
 
 import csv
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rtlab import resuming
 from rtlab.allocators import Allocator
-from rtlab.entries import Entry
+from rtlab.entries import Client, Entry
 from rtlab.measuring import Run, ending, essential_output, measure, preload
 from rtlab.native import ensure_native
 from rtlab.places import Places, find_places
@@ -63,6 +64,17 @@ def test_a_bench_that_was_interrupted_goes_on(tmp_path, monkeypatch):
     assert bench(A, B)[1] and len(calls) == 7
     bench(A, B, limit_s=10)  # something else: nothing is taken over
     assert len(calls) == 13
+
+
+def test_a_server_is_the_same_in_the_next_call_though_its_socket_has_another_name():
+    def server(socket, program="server"):
+        client = Client(("client", "-s", socket), Path(socket))
+        return Entry("x", "program", (program, "--socket", socket), client=client)
+
+    def key(*entries):
+        return resuming.key_of(entries, [A], 20)
+
+    assert key(server("/tmp/1.sock")) == key(server("/tmp/2.sock")) != key(server("/tmp/1.sock", "other"))
 
 
 def test_a_failure_is_recorded_for_each_round_but_run_once(tmp_path):
@@ -142,6 +154,8 @@ def test_the_probe_counts_every_allocation_of_a_program(native, tmp_path):
         assert run.status == "ok"
         found = read_probe(report)
         assert 0 < found.p9999_us <= found.longest_us
+        assert 0 < found.overhead_us < found.shortest_us < found.mean_us < found.longest_us
+        assert 0 < found.variance_us2 < found.longest_us**2
         return found.allocations
 
     more = allocations(30_000) - allocations(10_000)

@@ -118,19 +118,6 @@ size_t secure_check(const void *block, struct span *span, const char *what) {
   return rtm_secure.features & SECURE_CANARIES ? unseal(block, span) : extent(span) - rtm_secure.pad;
 }
 
-bool secure_deck_is_right(const struct span *page) {
-  uint64_t others[REMOTE_WORDS];
-  for (unsigned w = 0; w < REMOTE_WORDS; w++) others[w] = page->private[w];
-  for (uint64_t deck = page->deck; deck > 1; deck >>= 8) {
-    unsigned number = deck & 255;
-    if (!(others[number / 64] >> (number % 64) & 1)) return false;
-    others[number / 64] &= ~(UINT64_C(1) << (number % 64));
-  }
-  uint64_t any = 0;
-  for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= others[w];
-  return (any != 0) == ((page->flags & PAGE_COLLECTED) != 0);
-}
-
 // ---- malloc and free ----
 
 void *secure_malloc(size_t size) { return secure_dress(alloc_plain(secure_pad(size)), size); }
@@ -141,10 +128,12 @@ void secure_free(void *block, struct span *span) {
   // A huge block's contents go back to the system (secure_give_run).
   if (rtm_secure.features & SECURE_ZERO && span->kind != SPAN_HUGE) memset(block, 0, extent(span));
   if (secure_delay(span, block)) return;
-  if (span->kind == SPAN_STORE)
+  if (span->kind == SPAN_STORE) {
     store_mark(span, block);
-  else if (span_is_page(span) && span_tag(span) == (uintptr_t)rtm_fast_heap)
-    secure_free_usual(rtm_fast_heap, span, block);
-  else
+  } else if (span_is_page(span) && span_tag(span) == (uintptr_t)rtm_fast_heap) {
+    secure_put(span, block);
+    if (RTM_UNLIKELY(--span->used == 0)) page_emptied(rtm_fast_heap, span);
+  } else {
     free_slow(block, span);
+  }
 }

@@ -25,12 +25,6 @@ RTM_INLINE bool is_of_class(size_t size, unsigned class) {
   return size < RTM_READ_RELAXED(rtm_secure.fast_size) && size_class(size + rtm_secure.pad) == class;
 }
 
-// A block of this heap's own page that has free blocks.
-RTM_INLINE void secure_free_usual(struct heap *heap, struct span *page, void *block) {
-  secure_put(page, block);
-  if (RTM_UNLIKELY(--page->used == 0)) page_emptied(heap, page);
-}
-
 RTM_INLINE void free_fast(void *block) {
   enum { MORE_TO_DO = SECURE_CANARIES | SECURE_ZERO | SECURE_QUARANTINE };
   size_t granule = window_granule(block);
@@ -47,15 +41,14 @@ RTM_INLINE void free_fast(void *block) {
     secure_free(block, page);
     return;
   }
-  // As secure_is_free and secure_put, with what is read once.
-  uint64_t *word = &page->private[number / 64], bits = *word;
+  // As secure_is_free, for the owner, whose word is read once.
+  uint64_t bits = page->private[number / 64];
   uint64_t others = atomic_load_explicit(&page->remote[number / 64], memory_order_relaxed);
   if (RTM_UNLIKELY((bits | others) >> (number % 64) & 1)) {
     secure_free(block, page);  // which says what is wrong
     return;
   }
-  __atomic_store_n(word, bits | UINT64_C(1) << (number % 64), __ATOMIC_RELAXED);
-  page->flags |= PAGE_COLLECTED;
+  secure_put_number(page, number, bits);
   if (RTM_UNLIKELY(--page->used == 0)) page_emptied((struct heap *)owner, page);
 }
 

@@ -42,8 +42,8 @@ void *secure_map_guarded(size_t bytes);
 void secure_guard(const struct span *span);
 void secure_unguard(const struct span *span);
 // The granule there has no access from now on, or has it again. False: the system refuses.
-bool secure_deny(void *granule);
-bool secure_permit(void *granule);
+bool secure_deny(char *granule);
+bool secure_permit(char *granule);
 void secure_unguard_segment(uint32_t segment);  // all that is mapped of it
 // A heap was made: its quarantine. False: out of memory.
 bool secure_heap_made(struct heap *heap);
@@ -62,8 +62,6 @@ bool secure_delay(struct span *span, void *block);
 // The rest of malloc and free in the secure variant: everything but the usual one.
 void *secure_malloc(size_t size);
 void secure_free(void *block, struct span *span);
-// For the checker: whether deck and PAGE_COLLECTED are as said below.
-bool secure_deck_is_right(const struct span *page);
 
 // A request of `size` bytes takes so many. What is impossible stays so.
 RTM_INLINE size_t secure_pad(size_t size) {
@@ -75,19 +73,14 @@ RTM_INLINE void *secure_dress(void *block, size_t size) {
   return secure_seal(block, size);
 }
 
-// A number that somebody without the key does not know, another one each time; 0 if order is not random. A
-// multiplication under the key, both halves of the product mixed. 10 instructions.
-RTM_INLINE uint64_t secure_random(void) {
+// A number that somebody without the key does not know, another one each time and for each span, as all threads count
+// alike; 0 if order is not random. A multiplication under the key, both halves of the product mixed. 11 instructions.
+RTM_INLINE uint64_t secure_random(const struct span *span) {
   if (!(rtm_secure.features & SECURE_RANDOM)) return 0;
   uint64_t turn = rtm_secure_turn += UINT64_C(0x9e3779b97f4a7c15);
-  unsigned __int128 product = (unsigned __int128)(turn ^ rtm_secure.key[0]) * (turn ^ rtm_secure.key[1]);
+  unsigned __int128 product =
+      (unsigned __int128)(turn ^ rtm_secure.key[0]) * ((uintptr_t)span ^ turn ^ rtm_secure.key[1]);
   return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-// One of the bits that are set: the first from a random place on.
-RTM_INLINE unsigned secure_pick(uint64_t bits, uint64_t random) {
-  unsigned turn = (unsigned)random % 64;
-  return (bits_lowest(bits >> turn | bits << (-turn % 64)) + turn) % 64;
 }
 
 // Whether a medium block may change its size in place: not if what is given up must be zeroed or a guard be moved.
@@ -102,8 +95,9 @@ RTM_INLINE bool secure_is_free(struct span *page, uint32_t number) {
   return bits >> (number % 64) & 1;
 }
 
-// The number of the block that starts there; UINT32_MAX if none does, or if it was never handed out. The product's lower
-// half is below the reciprocal where the division has no rest, and only there (proofs/arithmetic.c). Never in a store.
+// The number of the block that starts there; UINT32_MAX if none does, or if it was never handed out. The product's
+// lower half is below the reciprocal where the division has no rest, and only there (proofs/arithmetic.c). Never in a
+// store.
 RTM_INLINE uint32_t secure_number(const struct span *page, const void *block) {
   uint64_t product = (uint64_t)((const char *)block - page->start) * page->reciprocal;
   if (RTM_UNLIKELY((uint32_t)product >= page->reciprocal)) return UINT32_MAX;
@@ -111,16 +105,23 @@ RTM_INLINE uint32_t secure_number(const struct span *page, const void *block) {
   return RTM_LIKELY(number < RTM_READ_RELAXED(page->fresh)) ? number : UINT32_MAX;
 }
 
+// The block is free; `bits`: of its word until now.
+RTM_INLINE void secure_put_number(struct span *page, uint32_t number, uint64_t bits) {
+  __atomic_store_n(&page->private[number / 64], bits | UINT64_C(1) << (number % 64), __ATOMIC_RELAXED);
+  page->flags |= PAGE_COLLECTED;
+}
+
 RTM_INLINE void secure_put(struct span *page, const void *block) {
   uint32_t number = (uint32_t)(((uint64_t)((const char *)block - page->start) * page->reciprocal) >> 32);
-  uint64_t *word = &page->private[number / 64];
-  __atomic_store_n(word, *word | UINT64_C(1) << (number % 64), __ATOMIC_RELAXED);
-  page->flags |= PAGE_COLLECTED;
+  secure_put_number(page, number, page->private[number / 64]);
 }
 
 // A page's next blocks are chosen ahead, up to eight at a time. `deck` has their numbers, a byte each, the next one
 // lowest, and a 1 above them; without any it is 0 or 1. They are free, and `private` says so until they are handed out;
 // PAGE_COLLECTED says that there are others, and then `private` has a bit for each of these too.
+enum { SECURE_NUMBER_BITS = 8, SECURE_DECK_MOST = 7 };
+_Static_assert(PAGE_BLOCKS_MAX == 1 << SECURE_NUMBER_BITS && SECURE_NUMBER_BITS * SECURE_DECK_MOST < 64,
+               "a byte for a block's number, and room above");
 RTM_INLINE bool secure_has_next(const struct span *page) { return page->deck > 1; }
 
 RTM_INLINE void *secure_hand_out(struct span *page, uint32_t number, uint32_t size) {
@@ -133,13 +134,17 @@ RTM_INLINE void *secure_hand_out(struct span *page, uint32_t number, uint32_t si
 // The page has a next block; `size`: of its class.
 RTM_INLINE void *secure_next(struct span *page, uint32_t size) {
   uint64_t deck = page->deck;
-  page->deck = deck >> 8;
-  return secure_hand_out(page, deck & 255, size);
+  page->deck = deck >> SECURE_NUMBER_BITS;
+  return secure_hand_out(page, (uint8_t)deck, size);
 }
 
-// One of the free blocks of a page that has no next one but others (PAGE_COLLECTED), and up to `most` - 1, at most 7,
-// that are next. See deal.c.
+// One of the free blocks of a page that has no next one but others (PAGE_COLLECTED), and up to `most` - 1 that are
+// next.
 void *secure_deal(struct span *page, unsigned most);
+// One alone, without a loop.
+void *secure_deal_one(struct span *page);
+// For the checker: whether deck and PAGE_COLLECTED are as said here.
+bool secure_deck_is_right(const struct span *page);
 
 // The fresh blocks up to the end of their word become free ones; then as secure_deal. There are no others.
 RTM_INLINE void *secure_extend(struct span *page, unsigned most) {
@@ -152,7 +157,7 @@ RTM_INLINE void *secure_extend(struct span *page, unsigned most) {
   __atomic_store_n(&page->private[w], page -> private[w] | bits, __ATOMIC_RELAXED);
   RTM_WRITE_RELAXED(page->fresh, (uint16_t)end);
   page->flags |= PAGE_COLLECTED;
-  return secure_deal(page, most);
+  return __builtin_constant_p(most) && most == 1 ? secure_deal_one(page) : secure_deal(page, most);
 }
 
 // What other threads have freed in a word: in `private` before it leaves `remote`, so that a double free is always
@@ -178,7 +183,9 @@ RTM_INLINE uint64_t secure_collect_store(struct span *store, uint64_t at) {
 }
 // One of `bits` of the word store_at; the others stay.
 RTM_INLINE void *secure_take_store(struct span *store, uint64_t bits) {
-  unsigned place = secure_pick(bits, secure_random());
+  // The first from a random place on.
+  unsigned turn = (unsigned)secure_random(store);
+  unsigned place = (bits_lowest(bits_rotate_right(bits, turn)) + turn) % 64;
   __atomic_store_n(&store->store_found, bits & ~(UINT64_C(1) << place), __ATOMIC_SEQ_CST);
   return store->start + ((uint64_t)store->store_at * 64 + place) * store->store_size;
 }

@@ -112,19 +112,20 @@ void *secure_map_guarded(size_t bytes) {
   return NULL;
 }
 
-static uintptr_t guard_of(const struct span *span) {
-  return (uintptr_t)span->start + ((uintptr_t)(span->length - 1) << GRANULE_SHIFT);
+bool secure_deny(char *granule) { return protect((uintptr_t)granule, GRANULE_SIZE, PROT_NONE); }
+bool secure_permit(char *granule) { return protect((uintptr_t)granule, GRANULE_SIZE, PROT_READ | PROT_WRITE); }
+
+static char *guard_of(const struct span *span) {
+  return span->start + ((uintptr_t)(span->length - 1) << GRANULE_SHIFT);
 }
 
 // Where the system refuses (it limits the number of mappings), the granule stays, unused.
 void secure_guard(const struct span *span) {
-  if (rtm_span_guard) protect(guard_of(span), GRANULE_SIZE, PROT_NONE);
+  if (rtm_span_guard) secure_deny(guard_of(span));
 }
 void secure_unguard(const struct span *span) {
-  if (rtm_span_guard) protect(guard_of(span), GRANULE_SIZE, PROT_READ | PROT_WRITE);
+  if (rtm_span_guard) secure_permit(guard_of(span));
 }
-bool secure_deny(void *granule) { return protect((uintptr_t)granule, GRANULE_SIZE, PROT_NONE); }
-bool secure_permit(void *granule) { return protect((uintptr_t)granule, GRANULE_SIZE, PROT_READ | PROT_WRITE); }
 void secure_unguard_segment(uint32_t segment) {
   if (!rtm_span_guard) return;
   uintptr_t start = (uintptr_t)granule_address((size_t)segment * SEGMENT_GRANULES);

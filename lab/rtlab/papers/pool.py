@@ -22,11 +22,11 @@ from rtlab.papers.pool_latency import MANY, NOTHING, POOLS, SOURCES, Seen, cases
 from rtlab.places import Places
 from rtlab.svg import as_svg, grid_of, new_figure
 from rtlab.tables import on_terminal
-from rtlab.traces.contenders import NAMES, choose_contenders
+from rtlab.traces.contenders import ALGORITHMS, NAMES, TALLOC, choose_contenders
 
 NAME = "pool"
 TITLE = "Dynamic memory on real-time Linux (Shen, Hamal, Ganzenmüller 2011), section 4.3"
-LEFT_OUT = ("half-fit", "binary-buddy", "first-fit", "next-fit", "best-fit", "dlmalloc-2.7.2", "dlmalloc-2.8.3")
+LEFT_OUT = {*ALGORITHMS, TALLOC} - {"tlsf"}
 HEAPS = tuple(name for name in NAMES if name not in LEFT_OUT)
 PEAK_LIVE = 64 << 20  # of the noise: at most 1000 blocks, of 32 KiB on average
 SHORT, FULL, ROUNDS, MOST_IN_A_PROCESS = 10_000_000, 1_000_000_000, 10, 100_000_000

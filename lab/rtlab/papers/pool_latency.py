@@ -110,10 +110,10 @@ def prepared(latency: Path, heap: Allocator, source: str, count: int, folder: Pa
     if heap.name not in MODES:
         return heap
     profile = folder / f"{heap.name}-{source}.rtp"
-    recorded = run(latency, Case(source, replace(heap, environment=recording(heap.name, profile))), count, folder)
+    recorded = run(latency, Case(source, recording(heap, profile)), count, folder)
     if isinstance(recorded, str):
         return f"{recorded}, recording"
-    return replace(heap, environment=loading(heap.name, profile, profile.with_suffix(".json")))
+    return loading(heap, profile, profile.with_suffix(".json"))
 
 
 def added(parts: list[Seen]) -> Seen:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -103,11 +103,11 @@ def with_profiles(
     for allocator in allocators:
         if allocator.name in PROFILED:
             profile = folder / ("program.rtp" if allocator.name in MODES else f"{allocator.name}.profile")
-            recorder = replace(allocator, environment=recording(allocator.name, profile))
+            recorder = recording(allocator, profile)
             for _ in range(0 if profile.is_file() else RECORDINGS):
                 measure(native, entry, recorder, limit_s)
-            settings = loading(allocator.name, profile, folder / "report.json")
-            allocator = replace(allocator, environment=settings if profile.is_file() else {})
+            if profile.is_file():
+                allocator = loading(allocator, profile, folder / "report.json")
         ready.append(allocator)
     return ready
 

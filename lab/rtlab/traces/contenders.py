@@ -14,6 +14,7 @@ from rtlab.profiled import MODES
 RT_MIMALLOC = ("rt-mimalloc-original", "rt-mimalloc-seg", "rt-mimalloc-pag")
 ALGORITHMS = (
     "tlsf",
+    "tlsf-profile",
     "half-fit",
     "binary-buddy",
     "first-fit",
@@ -22,7 +23,10 @@ ALGORITHMS = (
     "dlmalloc-2.7.2",
     "dlmalloc-2.8.3",
 )
-NAMES = (RTMALLOC, *MODES, *ALLOCATOR_NAMES[1:], *RT_MIMALLOC, *ALGORITHMS)
+TALLOC = "talloc"
+NAMES = (RTMALLOC, *MODES, *ALLOCATOR_NAMES[1:], *RT_MIMALLOC, TALLOC, *ALGORITHMS)
+# Libraries in build/algorithms that are not named after their allocator.
+LIBRARIES = {TALLOC: "libtalloc-pool-preload.so", "tlsf-profile": "libtlsf-preload.so"}
 LEAST_AREA = 1 << 30
 
 
@@ -33,7 +37,8 @@ def area_bytes(peak_live: int) -> int:
 
 def library_of(places: Places, name: str) -> Path:
     """Of an allocator in algorithms/. RT-Mimalloc has threads of its own; the others have a lock around them."""
-    return places.build / "algorithms" / (f"lib{name}.so" if name in RT_MIMALLOC else f"lib{name}-preload.so")
+    usual = f"lib{name}.so" if name in RT_MIMALLOC else f"lib{name}-preload.so"
+    return places.build / "algorithms" / LIBRARIES.get(name, usual)
 
 
 def find_contenders(places: Places, peak_live: int) -> dict[str, Allocator]:
@@ -43,16 +48,18 @@ def find_contenders(places: Places, peak_live: int) -> dict[str, Allocator]:
         if RTMALLOC in found:
             found[name] = replace(found[RTMALLOC], name=name)
     area = {"ALGORITHM_AREA": str(area_bytes(peak_live))}
-    for name in (*RT_MIMALLOC, *ALGORITHMS):
+    for name in (*RT_MIMALLOC, TALLOC, *ALGORITHMS):
         library = library_of(places, name)
         if library.is_file():
-            found[name] = Allocator(name, library, "this tree", "algorithms/", {} if name in RT_MIMALLOC else area)
+            found[name] = Allocator(name, library, "this tree", "algorithms/", area if name in ALGORITHMS else {})
     return {name: found[name] for name in NAMES if name in found}
 
 
 def why_absent(places: Places, name: str) -> str:
     if name in MODES:
         return what_to_do(places, RTMALLOC)
+    if name == TALLOC:
+        return f"{name} is not built: it wants libtalloc. Run 'tools/setup-debian bench' and 'make'."
     if name in ALGORITHMS or name in RT_MIMALLOC:
         return f"{name} is not built: {library_of(places, name)} does not exist. Run 'make' first."
     return what_to_do(places, name)

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -101,16 +101,15 @@ def prepared(bench: Bench, allocator: Allocator) -> tuple[str, Allocator, Path |
         return "ok", allocator, None
     profile, report = bench.folder / f"{allocator.name}.rtp", bench.folder / "report.json"
     profile.unlink(missing_ok=True)
-    recorder = replace(allocator, environment=recording(allocator.name, profile))
+    recorder = recording(allocator, profile)
     for _ in range(RECORDINGS):
         status, _, _ = play(bench, recorder)
         if status != "ok":
             return f"{status} (recording)", allocator, None
     if not profile.is_file():
         return "X no profile", allocator, None
-    settings = loading(allocator.name, profile, report)
     report.unlink(missing_ok=True)  # not every one of them writes it
-    return "ok", replace(allocator, environment=settings), report
+    return "ok", loading(allocator, profile, report), report
 
 
 def own_kib(bench: Bench) -> float:

@@ -24,6 +24,7 @@ def records(draw, module: str | None = None) -> Record:
         span_granules=draw(words),
         span_largest=draw(words),
         threads_peak=draw(words),
+        page_granules=draw(words),
     )
 
 

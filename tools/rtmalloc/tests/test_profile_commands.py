@@ -127,7 +127,7 @@ def test_a_failure_half_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
 
 def test_the_most_memory_that_a_program_can_need():
     two = profile(
-        record("", 0, 0, {1: 5, 72: 2}, pages=(1, 1, 1, 0), span_granules=3, bins=130),
+        record("", 0, 0, {1: 5, 72: 2}, pages=(1, 1, 1, 0), span_granules=3, page_granules=25, bins=130),
         record("app", 0, 0, {1: 300, 121: 1}, bins=130),
         record("*", 0, 0, {1: 305, 72: 2, 121: 1}, bins=130),
         bins=130,
@@ -170,7 +170,7 @@ def test_growth_counts_only_beyond_what_loading_makes_anyway():
     assert grown(three, record(blocks={1: 6})) == ["blocks of 16"]
     assert grown(record(), record(blocks={1: 1})) == ["blocks of 16"]  # no store of that size
     assert grown(record(blocks={73: 3}), record(blocks={73: 4})) == ["blocks of 36864"]  # spans: none more
-    assert grown(record(pages=(8, 0, 0, 0)), record(pages=(10, 0, 0, 0))) == []
-    assert grown(record(pages=(8, 0, 0, 0)), record(pages=(11, 0, 0, 0))) == ["granules in pages and spans"]
+    assert grown(record(page_granules=8), record(page_granules=10)) == []
+    assert grown(record(page_granules=8), record(page_granules=11)) == ["granules in pages and spans"]
     assert grown(record("*", threads_peak=1), record("*", threads_peak=9)) == []
     assert grown(record(), record("app")) == ["thread"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.profile_format import Profile, Record
-from rtmalloc_tools.profile.size_classes import BLOCKS_MORE, CLASSES, EXTENT_MORE, GRANULE, PAGE_KINDS, block_size
+from rtmalloc_tools.profile.size_classes import BLOCKS_MORE, CLASSES, EXTENT_MORE, PAGE_KINDS, block_size
 
 WORD_MOST = 0xFFFFFFFF
 
@@ -46,6 +46,7 @@ def maximum(a: Record, b: Record) -> Record:
         span_granules=max(a.span_granules, b.span_granules),
         span_largest=max(a.span_largest, b.span_largest),
         threads_peak=max(a.threads_peak, b.threads_peak),
+        page_granules=max(a.page_granules, b.page_granules),
     )
 
 
@@ -65,6 +66,7 @@ def fields(record: Record) -> Iterator[tuple[str, int]]:
     yield "granules in spans", record.span_granules
     yield "largest span, granules", record.span_largest
     yield "threads alive", record.threads_peak
+    yield "granules in pages", record.page_granules
 
 
 def compare(a: Profile, b: Profile, names: Sequence[str]) -> list[Change]:
@@ -82,12 +84,6 @@ def compare(a: Profile, b: Profile, names: Sequence[str]) -> list[Change]:
         if (key in before) != (key in after) and not any(old.values()) and not any(new.values()):
             changes.append(Change(record.name, "thread", int(key in before), int(key in after)))
     return changes
-
-
-def page_granules(record: Record) -> int:
-    """Granules in pages and spans, each kind at its peak: what mode `seg` prepares, with a quarter more."""
-    pages = sum(count * (size // GRANULE) for count, (_, size) in zip(record.pages, PAGE_KINDS, strict=False))
-    return pages + record.span_granules
 
 
 def room(blocks: int, number: int, headroom: float) -> int:
@@ -110,7 +106,7 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
         for number, (old, new) in enumerate(zip(had.blocks, record.blocks, strict=True)):
             if new > room(old, number, headroom):
                 changes.append(Change(record.name, f"blocks of {block_size(number)}", old, new))
-        old, new = page_granules(had), page_granules(record)
+        old, new = (r.page_granules + r.span_granules for r in (had, record))
         if new > old * max(1 + headroom, EXTENT_MORE):
             changes.append(Change(record.name, "granules in pages and spans", old, new))
     return changes
@@ -129,6 +125,7 @@ def with_headroom(profile: Profile, headroom: float) -> Profile:
             blocks=tuple(more(count) for count in record.blocks),
             pages=(pages[0], pages[1], pages[2], pages[3]),
             span_granules=more(record.span_granules),
+            page_granules=more(record.page_granules),
         )
 
     return replace(profile, records=tuple(raised(record) for record in profile.records))

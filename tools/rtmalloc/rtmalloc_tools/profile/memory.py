@@ -11,8 +11,8 @@ from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
     BLOCKS_MORE,
     CLASSES,
+    EXTENT_MAX,
     GRANULE,
-    MEDIUM_MAX,
     PAGE_KINDS,
     block_size,
     round_up,
@@ -27,7 +27,7 @@ MEANINGS = {
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
 EXTENT_MORE = 64
-PAGE_BLOCKS, PAGE = 256, 65536  # the most blocks and bytes of a page
+EXTENT_FIRST, EXTENT_GRANULES, EXTENT_LEAF = 2, 1020, 1024  # src/extent.h
 FANOUT = 64  # of the hint trees
 LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
 
@@ -41,7 +41,6 @@ class Layout:
     group: int
     bucket: int
     span: int
-    hint_leaf: int
     hint_group: int
 
     @staticmethod
@@ -49,7 +48,7 @@ class Layout:
         return Layout(**{name: sizes[name] for name in STRUCTURES})
 
 
-STRUCTURES = ("heap", "stores", "group", "bucket", "span", "hint_leaf", "hint_group")
+STRUCTURES = ("heap", "stores", "group", "bucket", "span", "hint_group")
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ def block_bytes(record: Record) -> int:
 
 
 def huge_blocks(record: Record) -> list[tuple[int, int]]:
-    """(size, blocks) of the bins above the largest span."""
-    return [(block_size(c), n) for c, n in enumerate(record.blocks) if n and block_size(c) > MEDIUM_MAX]
+    """(size, blocks) of the bins that have stores in mode `seg`, too."""
+    return [(block_size(c), n) for c, n in enumerate(record.blocks) if n and block_size(c) > EXTENT_MAX]
 
 
 def page_bytes(record: Record) -> int:
@@ -92,7 +91,7 @@ def stores_of(record: Record, mode: str) -> list[tuple[int, int]]:
     made = []
     for number, count in enumerate(record.blocks):
         size = block_size(number)
-        if count and (mode == "pag" or size > MEDIUM_MAX):
+        if count and (mode == "pag" or size > EXTENT_MAX):
             made.append((count + BLOCKS_MORE if number <= CLASSES else count, size))
     return made
 
@@ -106,28 +105,24 @@ def tree_bytes(blocks: int) -> int:
 
 
 def extent_of(record: Record) -> int:
-    """Granules for the recorded pages and spans, a quarter and EXTENT_MORE more."""
-    granules = record.span_granules + page_bytes(record) // GRANULE
-    return granules + granules // 4 + EXTENT_MORE if granules else 0
+    """Granules for the recorded pages and spans, a quarter and EXTENT_MORE more; or what large spans need apart."""
+    pages, spans = record.page_granules, record.span_granules
+    if not pages + spans:
+        return 0
+    largest = min(record.span_largest, EXTENT_MAX // GRANULE)
+    apart = pages + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - largest)
+    return max(apart, (pages + spans) + (pages + spans) // 4) + EXTENT_MORE
 
 
-def leaves_of(record: Record) -> list[int]:
-    """Leaves of the hint trees that each class gets (src/mode.c), medium blocks last; none is 0."""
-    leaves = []
-    for number in range(1, CLASSES + 1):
-        size, blocks = block_size(number), record.blocks[number]
-        in_page = round_up(min(PAGE_BLOCKS, PAGE // size) * size, GRANULE) // size
-        leaves.append(1 + blocks // (in_page * FANOUT // 2) if blocks else 0)
-    medium = sum(n for c, n in enumerate(record.blocks) if c > CLASSES and block_size(c) <= MEDIUM_MAX)
-    return [*leaves, 1 + medium // (FANOUT // 2)]
-
-
-def segment_metadata(record: Record, layout: Layout) -> int:
-    """Table and descriptors of the extent, and the hint trees."""
-    leaves = leaves_of(record)
-    groups = sum(-(-count // FANOUT) for count in leaves)
-    trees = sum(leaves) * layout.hint_leaf + groups * layout.hint_group
-    return extent_of(record) * (TABLE_ENTRY + layout.span) + trees
+def extent_metadata(record: Record, layout: Layout) -> int:
+    """Table and descriptors of the extent, and its trees of hints (src/extent.c)."""
+    granules = extent_of(record)
+    segments = -(-granules // EXTENT_GRANULES)
+    table = granules + segments * (EXTENT_FIRST + 1)
+    spans = granules + segments * (EXTENT_FIRST + 2)
+    leaves = -(-max(granules, 1) // FANOUT)
+    trees = 2 * (leaves * EXTENT_LEAF + -(-leaves // FANOUT) * layout.hint_group)
+    return table * TABLE_ENTRY + spans * layout.span + round_up(trees, GRANULE)
 
 
 def index_bytes(records: Iterable[Record], layout: Layout) -> int:
@@ -155,7 +150,7 @@ def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
             metadata += sum(tree_bytes(count) for count, _ in stores)
             metadata += run // GRANULE * TABLE_ENTRY + layout.span * len(record.blocks)
         if mode == "seg":
-            metadata += segment_metadata(record, layout)
+            metadata += extent_metadata(record, layout)
     return Memory(blocks, metadata + (index_bytes(heaps, layout) if layout else 0))
 
 

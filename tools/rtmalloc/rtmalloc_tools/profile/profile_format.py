@@ -14,14 +14,14 @@ from rtmalloc_tools.files import read_bytes, write_whole
 from rtmalloc_tools.mistakes import Mistake
 
 MAGIC = b"RTMPROF\n"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct(
     "<8sIIQIIIIQQQ"
 )  # magic version header_bytes build threads record_bytes bins runs bytes 0 checksum
 HEADER_BYTES = 64
 CHECKSUM_AT = 56
 FIXED = struct.Struct("<56sQII")  # module, offset, index, flags
-TAIL_WORDS = 8  # pages[4], span_granules, span_largest, threads_peak, reserved
+TAIL_WORDS = 8  # pages[4], span_granules, span_largest, threads_peak, page_granules
 PAGE_KINDS = 4
 MODULE_BYTES = 56
 BINS_LEAST, BINS_MOST = 73, 4096
@@ -45,6 +45,7 @@ class Record:
     span_granules: int
     span_largest: int
     threads_peak: int
+    page_granules: int
 
     @property
     def key(self) -> Key:
@@ -104,7 +105,8 @@ def encode(profile: Profile) -> bytes:
 def encode_record(record: Record, bins: int) -> bytes:
     flags = WHOLE_PROCESS if record.process else 0
     fixed = FIXED.pack(record.module.encode(), record.offset, record.index, flags)
-    words = (*record.blocks, *record.pages, record.span_granules, record.span_largest, record.threads_peak, 0)
+    tail = record.span_granules, record.span_largest, record.threads_peak, record.page_granules
+    words = (*record.blocks, *record.pages, *tail)
     return fixed + struct.pack(f"<{bins + TAIL_WORDS}I", *words)
 
 
@@ -163,10 +165,10 @@ def decode_record(contents: bytes, at: int, bins: int, bad: Complaint) -> Record
         raise bad(f"the module's name {text!r} is not UTF-8.") from None
     if flags & ~WHOLE_PROCESS or bool(flags & WHOLE_PROCESS) != (module == PROCESS_MODULE):
         raise bad(f"has flags {flags:#x} and module '{module}'; bit 0 goes with '*', no other bit is known.")
-    if words[0] or words[-1]:
-        raise bad("has a count in bin 0 or in its reserved field.")
+    if words[0]:
+        raise bad("has a count in bin 0.")
     blocks, tail = words[:bins], words[bins:]
-    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2], tail[3]), *tail[4:7])
+    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2], tail[3]), *tail[4:8])
 
 
 def unique(records: Iterable[Record], name: str) -> tuple[Record, ...]:

@@ -7,6 +7,7 @@ PER_DOUBLING = 8
 CLASSES = 72  # bins 1..72 are blocks in pages
 BLOCK_MAX = 32 << 10
 MEDIUM_MAX = 2 << 20
+EXTENT_MAX = 15 << 17  # the largest span of mode `seg`
 GRANULE = 4 << 10
 SEGMENT = 4 << 20
 # What loading makes beyond the profile's peaks (src/mode.c: BLOCKS_MORE, extent).

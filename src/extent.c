@@ -1,0 +1,596 @@
+// See extent.h.
+#include "extent.h"
+
+#include "medium.h"
+#include "os/os.h"
+#include "page_parts.h"
+#include "segment.h"
+
+// ---- free spans ----
+
+static bool begins_list(uint32_t length, uint32_t first) {
+  enum { STEP = 14 };
+  if (length <= PAGE_GRANULES_MAX + 1 || length >= EXTENT_SPAN_MAX) return length <= EXTENT_SPAN_MAX;
+  return length >= first + (first + STEP - 1) / STEP;
+}
+
+static void make_lists(struct extent *extent) {
+  for (uint32_t length = 1, first = 0, list = UINT32_MAX; length <= EXTENT_GRANULES; length++) {
+    if (begins_list(length, first)) list++, first = length;
+    extent->list[list].bit = UINT64_C(1) << list;
+    extent->list_of[length] = (uint16_t)(list * sizeof *extent->list);
+    extent->list_for[length] = (uint8_t)(length == first ? list : list + 1);
+  }
+}
+
+RTM_INLINE void insert(struct heap *heap, struct span *span, size_t length) {
+  struct extent *extent = &heap->extent;
+  struct extent_list *list = (struct extent_list *)((char *)extent->list + extent->list_of[length]);
+  RTM_KEEP(list);
+  struct span *next = list->first;
+  span->length = (uint32_t)length;
+  span->extent_next = next;
+  span->extent_link = &list->first;
+  list->first = span;
+  if (next)
+    next->extent_link = &span->extent_next;
+  else
+    extent->lists |= list->bit;
+}
+
+RTM_INLINE void take_out(struct heap *heap, const struct span *span) {
+  struct span **link = span->extent_link, *next = span->extent_next;
+  *link = next;
+  if (next)
+    next->extent_link = link;
+  else if ((uintptr_t)link - (uintptr_t)heap < sizeof *heap)  // it was the first, too
+    heap->extent.lists ^= ((struct extent_list *)link)->bit;
+}
+
+// Joins the span, which is in use, with its free neighbours. (Descriptors of granules within a span say what they were
+// before; nobody looks at them but look(), which sees no remote free there.)
+RTM_INLINE void give(struct heap *heap, struct span *span) {
+  size_t index = (size_t)((char *)span - rtm_window_spans) / SPAN_SIZE;  // a descriptor's number is its granule's
+  uint32_t *table = rtm_window_table + index;
+  size_t length = span->length, before_index = table[-1];
+  struct span *after = span + length, *before = span_at((uint32_t)before_index);
+  span_set_tag(span, TAG_NONE);
+  if (after->kind == SPAN_FREE) {
+    length += after->length;
+    take_out(heap, after);
+  }
+  uint32_t *end = table + length;
+  if (before->kind == SPAN_FREE) {
+    take_out(heap, before);
+    length += before->length;
+    index = before_index;
+    span = before;
+  } else {
+    span->kind = SPAN_FREE;
+  }
+  end[-1] = (uint32_t)index;
+  insert(heap, span, length);
+}
+
+// Cuts what is beyond `length` granules off, a free span. What follows it is in use.
+RTM_INLINE void cut(struct heap *heap, struct span *span, uint32_t index, uint32_t length) {
+  size_t rest_length = span->length - length;
+  if (!rest_length) return;
+  struct span *rest = span + length;
+  uint32_t rest_index = index + length, *table = rtm_window_table + rest_index;
+  span->length = length;
+  table[0] = rest_index;
+  table[rest_length - 1] = rest_index;
+  rest->kind = SPAN_FREE;
+  insert(heap, rest, rest_length);
+}
+
+// NULL: there is none of this length. The caller sets what a span in use has, the table's entries too. `*index`: its
+// own.
+RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index) {
+  uint64_t found = heap->extent.lists & ~UINT64_C(0) << heap->extent.list_for[length];
+  if (RTM_UNLIKELY(!found)) return NULL;
+  struct extent_list *list = &heap->extent.list[bits_lowest(found)];
+  RTM_KEEP(list);
+  struct span *span = list->first, *next = span->extent_next;
+  list->first = next;
+  if (next)
+    next->extent_link = &list->first;
+  else
+    heap->extent.lists ^= list->bit;
+  *index = span_index(span);
+  cut(heap, span, *index, length);
+  return span;
+}
+
+void extent_page_emptied(struct heap *heap, struct span *page) {
+  unsigned class = page->kind;
+  heap->pages[class]--;
+  page_unlink(heap, class, page);
+  give(heap, page);
+}
+
+void extent_give_medium(struct heap *heap, struct span *span) { give(heap, span); }
+
+RTM_INLINE void give_page(struct heap *heap, struct span *page) {
+  heap->pages[page->kind]--;
+  give(heap, page);
+}
+
+// ---- what other threads have freed ----
+//
+// Two trees of hints (hint.h), one for pages and one for medium blocks, in which every granule has its place for good.
+// A word of them is taken whole, and after the bit above it was cleared: what is freed later sets that again. So
+// nothing is looked at twice, and nothing is put back.
+
+enum { PAGES, MEDIUMS };
+
+// length * reciprocal of a page of at most 64 blocks, which has one word; or a little less.
+#define ONE_WORD ((uint64_t)64 << (32 - GRANULE_SHIFT))
+
+RTM_INLINE uint64_t top_bits(const struct extent_tree *tree) {
+  return atomic_load_explicit(&tree->top->bits, memory_order_seq_cst);
+}
+
+// The words at the top take turns, and the groups of each.
+RTM_INLINE void next_top(struct extent_tree *tree) {
+  tree->top = tree->top == tree->top_last ? tree->top_first : tree->top + 1;
+}
+
+RTM_INLINE void take_group(struct heap *heap, struct extent_tree *tree) {
+  struct hint_word *top = tree->top;
+  uint64_t bits = top_bits(tree);
+  if (bits & tree->later)
+    bits &= tree->later;
+  else
+    next_top(tree);  // all of this word have had their turn
+  unsigned place = bits_lowest(bits);
+  tree->later = ~UINT64_C(1) << place;
+  struct hint_group *group = heap->hints.group[(size_t)(top - heap->hints.top) * HINT_FANOUT + place];
+  atomic_fetch_and_explicit(&top->bits, ~group->word.parent_bit, memory_order_seq_cst);
+  tree->group = group;
+  tree->leaves = atomic_exchange_explicit(&group->word.bits, 0, memory_order_seq_cst);
+}
+
+RTM_INLINE void take_leaf(struct extent_tree *tree) {
+  struct hint_leaf *leaf = tree->group->leaf[bits_lowest(tree->leaves)];
+  tree->leaves &= tree->leaves - 1;
+  tree->leaf = leaf;
+  tree->bits = atomic_exchange_explicit(&leaf->word.bits, 0, memory_order_seq_cst);
+}
+
+// A page that had no free block and has `bits` of word `w` now: one is linked, so that whoever comes to the page has it
+// at hand.
+RTM_INLINE void link_first(struct span *page, unsigned w, uint64_t bits) {
+  void **block = (void **)(page->start + (size_t)(w * 64 + bits_lowest(bits)) * rtm_shape[page->kind].block_size);
+  *block = NULL;
+  page->free = block;
+  page->private[w] = bits &= bits - 1;
+  if (bits) page->flags |= PAGE_COLLECTED;
+}
+
+// Takes over what other threads have freed in a word of the page, and puts the page where it belongs now. Returns it if
+// it is empty, and then in no list.
+RTM_INLINE struct span *collect_word(struct heap *heap, struct span *page, unsigned w) {
+  uint64_t bits =
+      SECURE_VARIANT ? secure_collect(page, w) : atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
+  uint32_t used = page->used -= bits_count_quickly(bits);
+  if (page_is_full(page)) {
+    if (!used) return page;
+    if (SECURE_VARIANT)
+      page->private[w] |= bits, page->flags |= PAGE_COLLECTED;
+    else
+      link_first(page, w, bits);
+    span_set_tag(page, (uintptr_t)heap);
+    page_enqueue(heap, page);
+    return NULL;
+  }
+  page->private[w] |= bits;
+  page->flags |= PAGE_COLLECTED;
+  if (used) return NULL;  // the current page has one more than are in use
+  page_dequeue(heap, page);
+  return page;
+}
+
+RTM_INLINE struct span *found(const struct extent_tree *tree) { return tree->leaf->span[bits_lowest(tree->bits)]; }
+RTM_INLINE void pass(struct extent_tree *tree) { tree->bits &= tree->bits - 1; }
+
+// Looks at one word of one of the pages that were found. Returns the page if it is empty now, and in no list. A bit may
+// come late: then there is nothing, or the span is a medium block now, whose reciprocal is 0.
+RTM_INLINE struct span *look_at_page(struct heap *heap) {
+  struct extent_tree *tree = &heap->extent.tree[PAGES];
+  struct span *page = found(tree);
+  unsigned w = tree->word++;
+  uint64_t words = (uint64_t)page->length * page->reciprocal;
+  if (w == REMOTE_WORDS - 1 || words <= ONE_WORD) {
+    pass(tree);
+    tree->word = 0;
+    if (RTM_UNLIKELY(!words)) return NULL;
+  }
+  return page_remote_word(page, w) ? collect_word(heap, page, w) : NULL;
+}
+
+// It waits until there is time for it. Nobody looks while EXTENT_WAITING do.
+static RTM_NOINLINE void look(struct heap *heap) {
+  struct span *page = look_at_page(heap);
+  if (!page) return;
+  segment_wait(heap, page);
+  heap->extent.waiting_length = page->length;
+  heap->extent.waiting++;
+}
+
+RTM_INLINE bool may_look(const struct heap *heap) { return RTM_LIKELY(heap->extent.waiting < EXTENT_WAITING); }
+
+RTM_INLINE struct span *pop_waiting(struct heap *heap) {
+  struct span *span = span_at(heap->waiting);
+  heap->waiting = span->next;
+  heap->extent.waiting_length = span_at(span->next)->length;
+  heap->extent.waiting--;
+  return span;
+}
+
+// One piece of what is to be done for the heap, which may look. False, and nothing done: there was nothing.
+RTM_INLINE bool tidy(struct heap *heap) {
+  struct extent_tree *tree = &heap->extent.tree[PAGES];
+  if (tree->bits) {
+    look(heap);
+  } else if (tree->leaves) {
+    take_leaf(tree);
+    if (RTM_LIKELY(tree->bits != 0)) look(heap);
+  } else if (top_bits(tree)) {
+    take_group(heap, tree);
+  } else {
+    next_top(tree);
+    return false;
+  }
+  return true;
+}
+
+// ---- pages ----
+
+RTM_INLINE void **link_one(void **link, char *start, uint32_t size, uint64_t *bits) {
+  void **block = (void **)(start + (size_t)bits_lowest(*bits) * size);
+  *bits &= *bits - 1;
+  *link = block;
+  return block;
+}
+
+// Links up to four of the private blocks, of which there is one at least.
+RTM_INLINE void link_private(struct span *page) {
+  unsigned w = page_private_word(page);
+  uint64_t bits = page->private[w];
+  uint32_t size = rtm_shape[page->kind].block_size;
+  char *start = page->start + (size_t)w * 64 * size;
+  void **link = link_one(&page->free, start, size, &bits);
+  if (bits) link = link_one(link, start, size, &bits);
+  if (bits) link = link_one(link, start, size, &bits);
+  if (bits) link = link_one(link, start, size, &bits);
+  *link = NULL;
+  page->private[w] = bits;
+  if (!page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
+}
+
+// The first of eight fresh blocks, of which the others are linked, written out; of large ones one alone.
+RTM_INLINE void *take_fresh(struct span *page) {
+  enum { MOST = 8 };
+  uint32_t size = rtm_shape[page->kind].block_size;
+  if (SECURE_VARIANT || size > GRANULE_SIZE / MOST || page_blocks(page) - page->fresh <= MOST)
+    return page_extend_one(page);
+  char *block = page->start + (size_t)page->fresh * size, *link = block + size;
+  page->used++;
+  page->fresh += MOST;
+  page->free = link;
+#pragma GCC unroll 8
+  for (unsigned i = 0; i < MOST - 2; i++, link += size) *(void **)link = link + size;
+  *(void **)link = NULL;
+  return block;
+}
+
+static RTM_NOINLINE void *take_collected(struct heap *heap, struct span *page) {
+  if (SECURE_VARIANT) {
+    if (may_look(heap)) tidy(heap);
+    return secure_deal_one(page);
+  }
+  link_private(page);
+  return page_take_linked(page);
+}
+
+// The class's page has fresh blocks. One of them is a short way, which leaves time for something else.
+static RTM_NOINLINE void *extend(struct heap *heap, struct span *page) {
+  if (!may_look(heap)) {
+    void *block = page_extend_one(page);
+    give_page(heap, pop_waiting(heap));
+    return block;
+  }
+  return tidy(heap) ? page_extend_one(page) : take_fresh(page);
+}
+
+// Another page of the class has free blocks, of which one is linked.
+static RTM_NOINLINE void *take_queued(struct heap *heap, size_t class, size_t head) {
+  struct span *page = page_dequeue_first(heap, (unsigned)class, (uint32_t)head);
+  page_left(heap, heap->page[class]);  // a class with a queue has a current page
+  heap->page[class] = page;
+  void *block = page->free;
+  if (SECURE_VARIANT) {
+    page->used++;
+    block = page_has_linked(page) ? page_take_linked(page) : secure_deal_one(page);
+  } else {
+    page->free = *(void **)block;
+    page->used += 2;
+  }
+  if (may_look(heap)) tidy(heap);
+  return block;
+}
+
+RTM_INLINE void *begin(struct heap *heap, size_t class, struct span *page, uint32_t index, uint32_t length) {
+  page_begin(heap, class, page);
+  page->hint = (struct hint_word *)((uintptr_t)page->hint & ~(uintptr_t)EXTENT_LEAF);
+  page_set_table(index, length, index);
+  page_replace_current(heap, class, page);
+  return page_first_block(page);
+}
+
+// The page that waits is as long as the class's longest, or a little longer: it is neither joined nor cut, and what
+// leads to it stays, which leaves time.
+enum { LONGER_MOST = 5 };
+static RTM_NOINLINE void *take_waiting(struct heap *heap, size_t class) {
+  struct span *page = pop_waiting(heap);
+  heap->pages[page->kind]--;
+  page_begin(heap, class, page);
+  page_replace_current(heap, class, page);
+  if (heap->extent.tree[PAGES].bits) look(heap);
+  return page_first_block(page);
+}
+
+static RTM_NOINLINE void *take_new(struct heap *heap, size_t class) {
+  uint32_t index, length = page_next_length(heap, class);
+  struct span *page = take(heap, length, &index);
+  return RTM_LIKELY(page != NULL) ? begin(heap, class, page, index, length) : alloc_miss(rtm_shape[class].block_size);
+}
+
+void *extent_malloc_any(struct heap *heap, size_t size) {
+  struct span *page = heap->page[size_class(size)];
+  return page_has_linked(page) ? page_take_linked(page) : extent_malloc(heap, page, size);
+}
+
+void *extent_malloc(struct heap *heap, struct span *page, size_t size) {
+  if (page->flags & PAGE_FRESH) return extend(heap, page);
+  if (page->flags & PAGE_COLLECTED) return take_collected(heap, page);
+  size_t class = size_class(size);
+  uint32_t queued = heap->queue[class].head;
+  if (queued) return take_queued(heap, class, queued);
+  uint32_t longer = heap->extent.waiting_length - rtm_shape[class].granules_most;
+  return RTM_UNLIKELY(longer <= LONGER_MOST) ? take_waiting(heap, class) : take_new(heap, class);
+}
+
+// ---- medium blocks ----
+
+static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
+
+RTM_INLINE void *start(struct heap *heap, struct span *span) {
+  segment_set_ends(span);
+  span->kind = SPAN_MEDIUM;
+  span->used = 1;
+  span->reciprocal = 0;
+  span->flags = 0;
+  span->hint = (struct hint_word *)((uintptr_t)span->hint | EXTENT_LEAF);
+  span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
+  return span->start;
+}
+
+// As many blocks come back as go out: the span of one that another thread has freed. NULL: none.
+RTM_INLINE struct span *take_freed(struct heap *heap) {
+  struct extent_tree *tree = &heap->extent.tree[MEDIUMS];
+  if (!tree->bits) {
+    if (!tree->leaves) {
+      if (!top_bits(tree)) {
+        next_top(tree);
+        return NULL;
+      }
+      take_group(heap, tree);
+      if (!tree->leaves) return NULL;
+    }
+    take_leaf(tree);
+    if (!tree->bits) return NULL;
+  }
+  struct span *span = found(tree);
+  pass(tree);
+  // A bit that comes late may lead to what is a page now.
+  if (RTM_UNLIKELY(span->kind != SPAN_MEDIUM) || !page_remote_word(span, 0)) return NULL;
+  atomic_store_explicit(&span->remote[0], 0, memory_order_relaxed);
+  return span;
+}
+
+void *extent_large(struct heap *heap, size_t size) {
+  uint32_t length = granules_for(size);
+  struct span *freed = take_freed(heap);
+  if (freed) give(heap, freed);
+  uint32_t index;
+  struct span *span = take(heap, length, &index);
+  return RTM_LIKELY(span != NULL) ? start(heap, span) : alloc_miss(size);
+}
+
+// Cuts the span, which is in use, after `length` granules; what follows may be free.
+RTM_INLINE void shorten(struct heap *heap, struct span *span, uint32_t length) {
+  struct span *rest = span + length;
+  rest->length = span->length - length;
+  rest->kind = SPAN_MEDIUM;
+  segment_set_ends(rest);
+  span->length = length;
+  segment_set_ends(span);
+  give(heap, rest);
+}
+
+// What is too much in front and behind goes back.
+void *extent_aligned(struct heap *heap, size_t size, size_t alignment) {
+  uint32_t length = granules_for(size), unit = (uint32_t)(alignment >> GRANULE_SHIFT);
+  if (size > EXTENT_MAX || alignment > EXTENT_MAX || length + unit - 1 > EXTENT_SPAN_MAX) return NULL;
+  struct span *freed = take_freed(heap);
+  if (freed) give(heap, freed);
+  uint32_t index;
+  struct span *span = take(heap, length + unit - 1, &index);
+  if (RTM_UNLIKELY(!span)) return NULL;
+  uint32_t skip = -index & (unit - 1);
+  struct span *aligned = span + skip;
+  aligned->length = span->length - skip;
+  void *block = start(heap, aligned);
+  if (skip) {
+    span->length = skip;
+    span->kind = SPAN_MEDIUM;
+    segment_set_ends(span);
+    give(heap, span);
+  }
+  if (aligned->length > length) shorten(heap, aligned, length);
+  return block;
+}
+
+void extent_collect(struct heap *heap) {
+  struct extent_tree *mediums = &heap->extent.tree[MEDIUMS], *pages = &heap->extent.tree[PAGES];
+  for (;;) {
+    struct span *freed = take_freed(heap);
+    if (freed) give(heap, freed);
+    tidy(heap);
+    while (heap->extent.waiting) give_page(heap, pop_waiting(heap));
+    bool more = mediums->bits | mediums->leaves | pages->bits | pages->leaves;
+    for (unsigned top = 0; top < HINT_TOPS; top++)
+      more |= atomic_load_explicit(&heap->hints.top[top].bits, memory_order_seq_cst) != 0;
+    if (!more) break;
+  }
+}
+
+void *extent_late(struct heap *heap, size_t size) {
+  extent_collect(heap);
+  uint32_t index;
+  struct span *span;
+  if (size > BLOCK_MAX) {
+    span = take(heap, granules_for(size), &index);
+    return span ? start(heap, span) : NULL;
+  }
+  unsigned class = size_class(size);
+  struct span *page = heap->page[class];
+  if (page_has_linked(page)) return page_take_linked(page);
+  if (page->flags & PAGE_COLLECTED) return take_collected(heap, page);
+  if (heap->queue[class].head) return take_queued(heap, class, heap->queue[class].head);
+  uint32_t length = page_next_length(heap, class);
+  span = take(heap, length, &index);
+  if (!span) span = take(heap, length = rtm_shape[class].granules_first + span_guard(), &index);
+  return span ? begin(heap, class, span, index, length) : NULL;
+}
+
+bool extent_resize(struct heap *heap, struct span *span, uint32_t granules) {
+  uint32_t length = span->length;
+  if (granules < length) {
+    shorten(heap, span, granules);
+  } else if (granules > length) {
+    struct span *after = span + length;
+    if (after->kind != SPAN_FREE || after->length < granules - length) return false;
+    take_out(heap, after);
+    span->length = length + after->length;
+    cut(heap, span, span_index(span), granules);
+    segment_set_ends(span);
+  }
+  return true;
+}
+
+// ---- at load ----
+
+// In use, by nobody.
+static void set_apart(uint32_t segment, uint32_t slot, uint32_t granule, uint32_t length) {
+  struct span *span = segment_slot(segment, slot);
+  span->start = granule_address(segment * SEGMENT_GRANULES + granule);
+  span->length = length;
+  span->kind = SPAN_MEDIUM;
+  segment_set_ends(span);
+}
+
+static void put_below(struct hint_word *word, struct hint_word *parent, unsigned place) {
+  word->parent = parent;
+  word->parent_bit = UINT64_C(1) << place;
+}
+
+// The place of a granule in both trees.
+static void make_place(struct heap *heap, struct span *span, uint32_t number) {
+  struct extent *extent = &heap->extent;
+  uint32_t at_leaf = number / HINT_FANOUT;
+  char *pair = extent->leaves + (size_t)at_leaf * 2 * EXTENT_LEAF;
+  for (unsigned kind = PAGES; kind <= MEDIUMS; kind++)
+    ((struct hint_leaf *)(pair + kind * EXTENT_LEAF))->span[number % HINT_FANOUT] = span;
+  span->hint = (struct hint_word *)pair;
+  span->hint_bit = UINT64_C(1) << number % HINT_FANOUT;
+}
+
+static size_t divided_up(uint64_t value, uint32_t by) { return (size_t)((value + by - 1) / by); }
+
+// One tree: its groups are there, and leaves.
+static void make_tree(struct heap *heap, unsigned kind, struct hint_group *groups, size_t leaves) {
+  struct extent_tree *tree = &heap->extent.tree[kind];
+  uint32_t first = kind * EXTENT_GROUPS;
+  for (uint32_t i = 0; i < leaves; i++) {
+    struct hint_leaf *leaf = (struct hint_leaf *)(heap->extent.leaves + (2 * (size_t)i + kind) * EXTENT_LEAF);
+    struct hint_group *group = &groups[i / HINT_FANOUT];
+    put_below(&leaf->word, &group->word, i % HINT_FANOUT);
+    group->leaf[i % HINT_FANOUT] = leaf;
+    uint32_t at = first + i / HINT_FANOUT;
+    put_below(&group->word, &heap->hints.top[at / HINT_FANOUT], at % HINT_FANOUT);
+    heap->hints.group[at] = group;
+    tree->top_last = &heap->hints.top[at / HINT_FANOUT];
+  }
+  tree->top = tree->top_first = &heap->hints.top[first / HINT_FANOUT];
+}
+
+bool extent_start(struct heap *heap, uint64_t granules, size_t *bytes) {
+  size_t leaves = divided_up(granules ? granules : 1, HINT_FANOUT), groups = divided_up(leaves, HINT_FANOUT);
+  size_t leaf_bytes = leaves * 2 * EXTENT_LEAF;
+  *bytes = bits_round_up(leaf_bytes + 2 * groups * sizeof(struct hint_group), GRANULE_SIZE);
+  char *memory = os_map(*bytes);
+  if (!memory) return false;
+  heap->extent.leaves = memory;
+  struct hint_group *group = (struct hint_group *)(memory + leaf_bytes);
+  make_tree(heap, PAGES, group, leaves);
+  make_tree(heap, MEDIUMS, group + groups, leaves);
+  make_lists(&heap->extent);
+  return true;
+}
+
+uint32_t extent_add(struct heap *heap, uint32_t first, uint32_t granules) {
+  struct span *whole = segment_more(heap);
+  if (!whole) return 0;
+  uint32_t segment = segment_of_granule(span_granule(whole)), end = EXTENT_FIRST + granules;
+  bool taken;  // what the system refused is not there yet
+  if (segment_at(segment)->mapped < end && !arena_map(segment, end, &taken)) return 0;
+  for (uint32_t slot = EXTENT_FIRST; slot < end; slot++) {
+    struct span *span = segment_slot(segment, slot);
+    span->start = granule_address(segment * SEGMENT_GRANULES + slot);
+    make_place(heap, span, first + slot - EXTENT_FIRST);
+  }
+  set_apart(segment, end + 1, 0, EXTENT_FIRST);
+  set_apart(segment, end, end, SEGMENT_USED - end);
+  segment_at(segment)->first_unused = SEGMENT_GRANULES;
+  heap->live += granules;  // whatever of it is in use
+  heap->dirty = 0;
+  struct span *span = segment_slot(segment, EXTENT_FIRST);
+  span->length = granules;
+  span->used = 0;
+  segment_set_ends(span);
+  give(heap, span);
+  return segment;
+}
+
+// ---- for the checker ----
+
+const char *extent_check(const struct extent *extent, uint32_t free_spans) {
+  uint32_t listed = 0;
+  for (unsigned list = 0; list < EXTENT_LISTS; list++) {
+    struct span *const *link = &extent->list[list].first;
+    if (!(extent->lists >> list & 1) != !*link) return "a list's bit says whether it has any";
+    for (struct span *span = *link; span; link = &span->extent_next, span = *link) {
+      if (span->kind != SPAN_FREE) return "an extent's lists hold free spans";
+      if (extent->list_of[span->length] != list * sizeof *extent->list)
+        return "a free span is in the list of its length";
+      if (span->extent_link != link) return "an extent's lists are linked both ways";
+      if (span_index(span) != span_granule(span)) return "a descriptor of an extent has its granule's number";
+      if (++listed > free_spans) return "every listed span is in a segment of the heap, once";
+    }
+  }
+  return listed == free_spans ? NULL : "every free span is listed";
+}

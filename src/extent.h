@@ -1,0 +1,100 @@
+// The extent of a heap that was prepared in mode `seg`: segments of its own from which all its pages and medium blocks
+// come, in place of general mode's (segment.h). Layer: above page_parts.h and hint. Called by alloc, page, medium,
+// mode. docs/bounded-work.md has the argument.
+//
+// All is there when the heap is made, mapped, touched and for good, so that nothing is counted, mapped or given back,
+// and no path has a loop. A span's descriptor is the one with the number of its first granule; a granule's address and
+// its place in the hint tree are written into it once.
+//
+//     granule     0, 1  | 2 ........................ n - 1 | n ... 1023
+//     descriptor  n + 1 | 2 ........................ n - 1 | n           the outer two: in use by nobody, so that no
+//                                                                        span has to ask whether it is the last
+//
+// Free spans are in a segregated fit of at most 64 lists, so that one word says which have any:
+//     1 to 17 granules     a list for each length: what pages have
+//     up to 479            each list begins 1 part in 14 above the last
+//     480 and more         one list: any of them is long enough for any request
+#ifndef RTM_EXTENT_H
+#define RTM_EXTENT_H
+
+#include "span.h"
+
+struct heap;
+
+enum {
+  EXTENT_LISTS = 64,
+  EXTENT_FIRST = 2,                   // granules of a segment before it have no descriptor: arena.c uses theirs
+  EXTENT_END = SEGMENT_GRANULES - 2,  // and those from here on are the end
+  EXTENT_GRANULES = EXTENT_END - EXTENT_FIRST,
+  EXTENT_WAITING = 2,
+  EXTENT_LEAF = 1024,
+  EXTENT_GROUPS = 1024,   // of each tree; half of hint.h's HINT_GROUPS_MOST
+  EXTENT_SPAN_MAX = 480,  // granules: two of the largest blocks fit in a segment; larger ones have stores
+};
+#define EXTENT_MOST ((uint64_t)EXTENT_GROUPS << 12)  // granules: 16 GiB
+#define EXTENT_MAX ((size_t)EXTENT_SPAN_MAX << GRANULE_SHIFT)
+
+struct extent_list {
+  struct span *first;
+  uint64_t bit;
+};
+struct hint_word;
+struct hint_group;
+struct hint_leaf;
+
+// What was taken of a tree of hints, and is still to be looked at: a group's word, then a leaf's; and where the next
+// is.
+struct extent_tree {
+  uint64_t bits, leaves;
+  struct hint_leaf *leaf;
+  struct hint_group *group;
+  uint64_t later;  // groups of the word at the top that have not had their turn
+  struct hint_word *top, *top_first, *top_last;
+  uint32_t word;  // of a page's remote words
+};
+
+struct extent {
+  struct extent_tree tree[2];  // of pages, of medium blocks
+  char *leaves;                // of both trees: a granule's is in pairs, EXTENT_LEAF apart, by which one bit tells them
+  uint32_t waiting;            // empty pages in heap->waiting: EXTENT_WAITING at most
+  uint32_t waiting_length;     // of the first of them; 0: none
+  uint64_t lists;              // the bits of those that are not empty
+  struct extent_list list[EXTENT_LISTS];
+  // By length: where its list is, in bytes from list[0]; and the first list of which every span is at least as long.
+  uint16_t list_of[EXTENT_GRANULES + 1];
+  uint8_t list_for[EXTENT_GRANULES + 1];
+};
+
+// At load, once: the lists and the trees of so many granules, at most EXTENT_MOST. `*bytes`: of the trees, to be
+// pinned, at heap->extent.leaves. False: out of memory.
+bool extent_start(struct heap *heap, uint64_t granules, size_t *bytes);
+// A further segment of the heap's own, of which `granules` (1 to EXTENT_GRANULES) are mapped and free; the first of
+// them is granule number `first` of the extent. Returns its number; 0: out of memory. O(granules).
+uint32_t extent_add(struct heap *heap, uint32_t first, uint32_t granules);
+
+// A block of at most BLOCK_MAX; `page` is the current one of its class and has none linked. If the extent has none:
+// what alloc_miss returns. O(1), as all that follows; only the heap's thread.
+void *extent_malloc(struct heap *heap, struct span *page, size_t size);
+// The same, whatever that page has.
+void *extent_malloc_any(struct heap *heap, size_t size);
+// A block of `size` bytes, BLOCK_MAX < size <= EXTENT_MAX; and at a multiple of `alignment`, a power of two above a
+// granule, for any size: NULL if the extent has none.
+void *extent_large(struct heap *heap, size_t size);
+void *extent_aligned(struct heap *heap, size_t size, size_t alignment);
+// In alloc.c: the heap has no such block. A call at the end, as every path would pay for a result to look at.
+void *alloc_miss(size_t size);
+
+// The last block in use of a page was freed, which is queued; and a medium block.
+void extent_page_emptied(struct heap *heap, struct span *page);
+void extent_give_medium(struct heap *heap, struct span *span);
+// Collects all that other threads have freed. O(spans with remote frees). And then a block of at most EXTENT_MAX, or NULL,
+// for alloc_miss.
+void extent_collect(struct heap *heap);
+void *extent_late(struct heap *heap, size_t size);
+// Changes a medium block's size in place; false (and unchanged) if that is impossible.
+bool extent_resize(struct heap *heap, struct span *span, uint32_t granules);
+
+// For the checker: what does not hold, or NULL. `free_spans`: how many its segments have.
+const char *extent_check(const struct extent *extent, uint32_t free_spans);
+
+#endif

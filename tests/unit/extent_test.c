@@ -1,0 +1,232 @@
+// Extents (mode `seg`): spans are cut and joined, the lists hold what they say, and what other threads free comes back
+// as fast as it goes out, whatever the order.
+#include "extent.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "mode.h"
+#include "os/os.h"
+#include "rtmalloc.h"
+#include "store.h"
+#include "test.h"
+
+static struct heap *other, *heap;
+
+static void use(struct heap *used) {
+  rtm_heap = used;
+  rtm_fast_heap = heap_fast(used);
+}
+
+// The thread uses a heap with an extent of so many granules, as loading makes it; `other` frees as another thread does.
+static void start(uint32_t granules) {
+  rtm_free(rtm_malloc(1));
+  other = rtm_heap;
+  heap = heap_new(1, 0, heap_owned());
+  struct stores *stores = os_map(bits_round_up(sizeof *stores, GRANULE_SIZE));
+  CHECK(heap && stores);
+  for (unsigned i = 0; i < BINS_LARGE; i++) stores->large[i] = &rtm_no_store[0];
+  stores->heap = heap;
+  stores->mode = MODE_SEG;
+  stores->extent_max = EXTENT_MAX;
+  heap->stores = stores;
+  heap->unusual = true;
+  heap->store_from = EXTENT_MAX + 1;
+  heap->store_reach = BIN_SIZE_MAX + 1 - heap->store_from;
+  size_t bytes;
+  CHECK(extent_start(heap, granules, &bytes));
+  for (uint32_t made = 0, length; made < granules; made += length) {
+    length = granules - made < EXTENT_GRANULES ? granules - made : EXTENT_GRANULES;
+    CHECK(extent_add(heap, made, length));
+  }
+  use(heap);
+  CHECK_SOUND(rtm_check());
+}
+
+static uint64_t misses(void) {
+  uint64_t sum = 0;
+  for (unsigned bin = 0; bin < BINS; bin++) sum += heap->stores->misses[bin];
+  return sum;
+}
+
+static void free_elsewhere(void *block) {
+  use(other);
+  rtm_free(block);
+  use(heap);
+}
+
+// Free granules in all lists, and the longest free span.
+static uint32_t free_granules(uint32_t *longest) {
+  uint32_t sum = 0;
+  *longest = 0;
+  for (unsigned list = 0; list < EXTENT_LISTS; list++)
+    for (const struct span *span = heap->extent.list[list].first; span; span = span->extent_next) {
+      sum += span->length;
+      if (span->length > *longest) *longest = span->length;
+    }
+  return sum;
+}
+
+// Whatever is in a list from list_for on is long enough, and little that is long enough is in another.
+TEST(each_length_finds_what_is_long_enough) {
+  start(1);
+  const struct extent *extent = &heap->extent;
+  for (uint32_t length = 1; length <= EXTENT_SPAN_MAX; length++) {
+    uint32_t first = 0;
+    for (uint32_t other_length = EXTENT_GRANULES; other_length > 0; other_length--) {
+      size_t list = extent->list_of[other_length] / sizeof *extent->list;
+      CHECK(list < EXTENT_LISTS);
+      if (list >= extent->list_for[length]) first = other_length;
+    }
+    CHECK(first >= length);
+    CHECK(first <= length + length / 13 + 1);
+    if (length <= PAGE_GRANULES_MAX || length == EXTENT_SPAN_MAX) CHECK_EQUAL(first, length);
+  }
+}
+
+TEST(two_of_the_largest_fit_in_a_segment_and_all_is_one_span_again) {
+  start(EXTENT_GRANULES);
+  void *two[] = {rtm_malloc(EXTENT_MAX), rtm_malloc(EXTENT_MAX)};
+  CHECK(two[0] && two[1]);
+  CHECK_EQUAL(misses(), 0);
+  CHECK_SOUND(rtm_check());
+  rtm_free(two[1]);
+  rtm_free(two[0]);
+  uint32_t longest;
+  CHECK_EQUAL(free_granules(&longest), EXTENT_GRANULES);
+  CHECK_EQUAL(longest, EXTENT_GRANULES);
+  void *third = rtm_malloc(EXTENT_MAX), *fourth = rtm_malloc(EXTENT_MAX), *fifth = rtm_malloc(EXTENT_MAX);
+  CHECK(third && fourth && fifth);
+  CHECK_EQUAL(misses(), 1);
+  CHECK_SOUND(rtm_check());
+}
+
+// ---- any order ----
+
+enum { SLOTS = 300 };
+static struct {
+  char *block;
+  size_t size;
+} slots[SLOTS];
+
+static size_t any_size(struct random *random) {
+  unsigned shift = (unsigned)random_below(random, 21);
+  return 1 + (size_t)random_below(random, (uint64_t)1 << shift);
+}
+
+static void fill(unsigned slot) {
+  memset(slots[slot].block, (int)slot, slots[slot].size < 64 ? slots[slot].size : 64);
+  slots[slot].block[slots[slot].size - 1] = (char)slot;
+}
+
+static void look_at(unsigned slot) {
+  size_t size = slots[slot].size;
+  for (size_t i = 0; i < size && i < 64; i++) CHECK_EQUAL((unsigned char)slots[slot].block[i], (unsigned char)slot);
+  CHECK_EQUAL((unsigned char)slots[slot].block[size - 1], (unsigned char)slot);
+}
+
+static void take(unsigned slot, struct random *random) {
+  size_t size = any_size(random);
+  size_t alignment = (size_t)16 << random_below(random, 14);
+  bool aligned = random_below(random, 4) == 0;
+  slots[slot].block = aligned ? rtm_aligned_alloc(alignment, size) : rtm_malloc(size);
+  slots[slot].size = size;
+  CHECK(slots[slot].block);
+  if (aligned) CHECK_EQUAL((uintptr_t)slots[slot].block % alignment, 0);
+  fill(slot);
+}
+
+static void resize(unsigned slot, struct random *random) {
+  size_t size = any_size(random);
+  look_at(slot);
+  slots[slot].block = rtm_realloc(slots[slot].block, size);
+  CHECK(slots[slot].block);
+  slots[slot].size = size;
+  fill(slot);
+}
+
+TEST(any_order_of_operations_by_two_threads) {
+  start(40 * EXTENT_GRANULES);
+  struct random random = test_random(0);
+  uint64_t operations = test_operations(60000);
+  for (uint64_t i = 0; i < operations; i++) {
+    unsigned slot = (unsigned)random_below(&random, SLOTS);
+    if (!slots[slot].block) {
+      take(slot, &random);
+    } else if (random_below(&random, 4) == 0) {
+      resize(slot, &random);
+    } else {
+      look_at(slot);
+      if (random_below(&random, 2))
+        rtm_free(slots[slot].block);
+      else
+        free_elsewhere(slots[slot].block);
+      slots[slot].block = NULL;
+    }
+    if (i % 512 == 0) CHECK_SOUND(rtm_check());
+  }
+  CHECK_SOUND(rtm_check());
+}
+
+// ---- what comes back ----
+
+// `live` blocks of these sizes, the oldest freed by another thread, or any; the extent has a quarter more than they
+// take in full pages, and 64 granules. At most one operation in a thousand finds nothing and has to collect all; none
+// where all pages are of one length.
+static void passes_through(const size_t *sizes, unsigned count, unsigned live, bool any) {
+  struct random random = test_random(1);
+  size_t granules = 0;
+  static void *blocks[4096];
+  for (unsigned i = 0; i < count; i++) {
+    size_t each = (live + count - 1) / count;
+    // A block of two in a page has half of it.
+    granules += (each * bits_round_up(sizes[i], GRANULE_SIZE) >> GRANULE_SHIFT) + 4 * PAGE_GRANULES_MAX;
+  }
+  start((uint32_t)(granules + granules / 4 + 64));
+  for (unsigned i = 0; i < 60 * live; i++) {
+    unsigned slot = any ? (unsigned)random_below(&random, live) : i % live;
+    if (blocks[slot]) free_elsewhere(blocks[slot]);
+    blocks[slot] = rtm_malloc(sizes[i % count]);
+    CHECK(blocks[slot]);
+  }
+  CHECK(misses() * 1000 <= (count == 1 ? 0 : 60 * live));
+  CHECK_SOUND(rtm_check());
+}
+
+TEST(pages_of_two_blocks_pass_through) { passes_through((const size_t[]){32 << 10}, 1, 400, false); }
+TEST(pages_of_two_and_three_blocks_pass_through) {
+  passes_through((const size_t[]){32 << 10, 28 << 10, 20 << 10, 24 << 10}, 4, 1200, false);
+}
+TEST(medium_blocks_pass_through) {
+  passes_through((const size_t[]){33 << 10, 100 << 10, 700 << 10, 64 << 10}, 4, 200, false);
+}
+TEST(small_and_medium_blocks_pass_through) {
+  passes_through((const size_t[]){16, 100 << 10, 512, 300 << 10, 4096, 16 << 10}, 6, 600, false);
+}
+TEST(blocks_of_any_age_pass_through) {
+  passes_through((const size_t[]){32 << 10, 100, 40 << 10, 2000, 9000}, 5, 600, true);
+}
+
+// A bit that comes late leads to what is something else by then: nothing is lost, and nothing handed out twice.
+TEST(late_hints_do_no_harm) {
+  start(4 * EXTENT_GRANULES);
+  struct random random = test_random(2);
+  for (unsigned round = 0; round < 20000; round++) {
+    unsigned slot = (unsigned)random_below(&random, SLOTS);
+    if (slots[slot].block) {
+      look_at(slot);
+      free_elsewhere(slots[slot].block);
+      slots[slot].block = NULL;
+    } else {
+      slots[slot].size = random_below(&random, 2) ? 64 + random_below(&random, 3000) : (size_t)40 << 10;
+      slots[slot].block = rtm_malloc(slots[slot].size);
+      CHECK(slots[slot].block);
+      fill(slot);
+    }
+    // Any granule's bit, in either tree.
+    uint32_t granule = (uint32_t)random_below(&random, 4 * EXTENT_GRANULES);
+    char *leaf = heap->extent.leaves + (size_t)(granule / 64) * 2 * EXTENT_LEAF + random_below(&random, 2) * EXTENT_LEAF;
+    hint_raise((struct hint_word *)leaf, UINT64_C(1) << granule % 64);
+    if (round % 64 == 0) CHECK_SOUND(rtm_check());
+  }
+}
