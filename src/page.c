@@ -233,11 +233,11 @@ static void *take_waiting(struct heap *heap, struct span *page) {
 static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
-  if (heap->turn++ % ROUND) {
-    page = hint_peek(&heap->hints, class);
-    if (page && page_has_remote(page)) return take_remote(heap, page);
-  }
-  return take_from_new(heap, class);
+  page = hint_peek(&heap->hints, class);
+  if (!page || !page_has_remote(page)) return take_from_new(heap, class);
+  void *block = take_remote(heap, page);
+  if (heap->turn++ % ROUND == 0) remote_collect(heap);
+  return block;
 }
 
 // Now and then, if there is nothing else to do, a class is visited. (Apart, as a second call would cost the other way

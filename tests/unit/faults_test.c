@@ -192,7 +192,8 @@ static void count_calls(void) {
 static void each_in_turn(bool for_ever, bool taken) {
   counted = mmap(NULL, sizeof *counted, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK_EQUAL(test_in_child(count_calls), 0);
-  CHECK(*counted > 20);
+  // A profile may cover the whole load: only its loading asks the system then.
+  CHECK(*counted > (rtm_options.profile[0] ? 6 : 20));
   // In short runs of the tests only some of the calls have their turn.
   uint64_t runs = test_operations(20 * *counted) / 20, stride = runs && runs < *counted ? *counted / runs : 1;
   faults.for_ever = for_ever;

@@ -68,6 +68,17 @@ def test_a_trace_without_end_is_read_as_far_as_it_goes(tmp_path):
     assert len(trace.events) == 10 and "cut off" in trace.header.ending
 
 
+def test_a_length_beyond_the_file_does_not_make_it_longer(tmp_path):
+    path = two_threads(tmp_path / "t", finished=False)
+    contents = path.read_bytes()
+    used = form.HEADER.unpack_from(contents)[17]
+    path.write_bytes(contents.replace(used.to_bytes(8, "little"), (1 << 40).to_bytes(8, "little")))
+    damaged = path.read_bytes()
+    with pytest.raises(BadTrace, match=f"is cut off: {len(damaged):,} bytes, and {1 << 40:,} were written"):
+        form.finish(path, 0)
+    assert path.read_bytes() == damaged
+
+
 def test_no_chunks_are_no_events(tmp_path):
     trace = read_trace(write_trace(tmp_path / "t"))
     linked = link(trace.events)

@@ -157,12 +157,18 @@ def read_header(path: Path) -> Header:
         raise Mistake(f"{path}: the trace cannot be read: {reason_of(error)}.") from None
 
 
+def length_of(path: Path, header: Header) -> int:
+    """Bytes of the file; BadTrace where it is shorter than its header says."""
+    length = path.stat().st_size
+    if length < header.used:
+        raise bad(str(path), f"is cut off: {length:,} bytes, and {header.used:,} were written. Record it again.")
+    return length
+
+
 def read_trace(path: Path) -> Trace:
     """The trace, or BadTrace with the reason. One that its recorder did not finish is read as far as it goes."""
     header, name = read_header(path), str(path)
-    length = path.stat().st_size
-    if length < header.used:
-        raise bad(name, f"is cut off: {length:,} bytes, and {header.used:,} were written. Record it again.")
+    length = length_of(path, header)
     if header.finished and length != header.used:
         raise bad(name, f"is damaged: {length:,} bytes, and {header.used:,} were written. Record it again.")
     if header.used == HEADER_BYTES:
@@ -240,8 +246,9 @@ def bounds(values: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
 
 
 def finish(path: Path, status: int) -> Header:
-    """Gives a trace whose process is gone its length, its status and its checksums."""
+    """Gives a trace whose process is gone its length, its status and its checksums; BadTrace where it is damaged."""
     header = read_header(path)
+    length_of(path, header)
     os.truncate(path, header.used)
     with path.open("r+b") as file:
         head = bytearray(file.read(HEADER_BYTES))
