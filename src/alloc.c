@@ -250,8 +250,7 @@ RTM_COLD void *medium_out_of_memory(size_t size) {
 void *alloc_large(size_t size) {
   struct heap *heap = rtm_fast_heap;
   if (RTM_UNLIKELY(size - heap->store_from < heap->store_reach)) return prepared_large(size, heap->stores);
-  // Huge, no heap yet, or operations are counted.
-  if (RTM_UNLIKELY(size > MEDIUM_MAX) || RTM_UNLIKELY(heap == &rtm_no_heap)) {
+  if (RTM_UNLIKELY(size > MEDIUM_MAX)) {
     bool zero;
     return large(size, 1, &zero);
   }

@@ -68,6 +68,25 @@ RTM_INLINE unsigned bits_count_quickly(uint64_t word) { return bits_count(word);
 
 RTM_INLINE bool bits_is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
+// The word with bit `place` % 64 set, or clear: one instruction, which the compiler does not use where the word is in
+// memory.
+RTM_INLINE uint64_t bits_set(uint64_t word, uint64_t place) {
+#if defined(__x86_64__)
+  __asm__("btsq %1, %0" : "+r"(word) : "r"(place) : "cc");
+  return word;
+#else
+  return word | UINT64_C(1) << place % 64;
+#endif
+}
+RTM_INLINE uint64_t bits_clear(uint64_t word, uint64_t place) {
+#if defined(__x86_64__)
+  __asm__("btrq %1, %0" : "+r"(word) : "r"(place) : "cc");
+  return word;
+#else
+  return word & ~(UINT64_C(1) << place % 64);
+#endif
+}
+
 RTM_INLINE uint64_t bits_rotate_right(uint64_t word, unsigned places) {
   return word >> places % 64 | word << -places % 64;
 }

@@ -13,7 +13,7 @@
 
 static struct hint_word no_hint;
 struct span rtm_no_page = {.hint = &no_hint};
-struct heap rtm_no_heap = {.page = {[0 ... CLASSES] = &rtm_no_page}};
+struct heap rtm_no_heap = {.page = {[0 ... CLASSES] = &rtm_no_page}, .unusual = true};
 _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));

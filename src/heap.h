@@ -44,7 +44,7 @@ struct heap {
   uint32_t waiting;                      // span index: stack of empty spans to be released (segment_wait)
   uint32_t turn;                         // of housekeeping (page.c)
   uint32_t visited;                      // the class that it has looked at last
-  bool unusual;                          // recorded or prepared
+  bool unusual;                          // recorded, prepared, or rtm_no_heap
   struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one
   size_t store_from, store_reach;        // of large sizes, the stores' are [store_from, store_from + store_reach)
   struct record *record;                 // counts its peaks (record.h); NULL: not recorded

@@ -35,19 +35,18 @@ RTM_INLINE bool is_recorded(const struct heap *heap) { return RTM_UNLIKELY(heap-
 
 // The span is in use from now on; it has its place in the hint tree.
 RTM_INLINE void *start_attached(struct heap *heap, struct span *span, bool zero, bool recorded) {
-  segment_set_ends(span);
   span->used = 1;
   span->reciprocal = 0;
   span->flags = zero ? MEDIUM_ZERO : 0;
   if (SECURE_VARIANT) secure_guard(span);
   span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
   if (recorded) record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
+  if (!span->start) __builtin_unreachable();
   return span->start;
 }
 
 RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero, bool recorded) {
   if (RTM_LIKELY(hint_attach(&heap->hints, SPAN_MEDIUM, span))) return start_attached(heap, span, zero, recorded);
-  segment_set_ends(span);
   segment_give(heap, span, zero ? 0 : span->length);
   return NULL;
 }
@@ -106,6 +105,10 @@ RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
       arena_describe();
       return NULL;
     }
+    if (RTM_UNLIKELY(!segment_has_half(heap)) && heap->spare) {
+      segment_extend(heap);
+      return NULL;
+    }
   } else if (!segment_has_whole(heap)) {
     if (RTM_LIKELY(!heap->spare)) {
       heap->spare = arena_take_mapped();
@@ -115,12 +118,12 @@ RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
     }
     return NULL;
   }
-  if (hint_must_grow(&heap->hints, SPAN_MEDIUM) && segment_has_half(heap)) {
+  if (hint_must_grow(&heap->hints, SPAN_MEDIUM)) {
     hint_grow(&heap->hints, SPAN_MEDIUM);
     return NULL;
   }
   if (RTM_LIKELY(!hint_any(&heap->hints))) return RTM_UNLIKELY(heap->waiting) ? take_waiting(heap) : NULL;
-  if (RTM_UNLIKELY(segment_must_shrink(heap)) && heap->turn++ % 2) {
+  if (RTM_UNLIKELY(segment_must_shrink(heap))) {
     segment_shrink(heap);
     return NULL;
   }
@@ -165,7 +168,8 @@ static RTM_NOINLINE void *take_recorded(struct heap *heap, size_t size) { return
 
 void *medium_malloc_unusual(struct heap *heap, size_t size) {
   if (heap->stores) return extent_large(heap, size);
-  void *block = take_recorded(heap, size);
+  // Of rtm_no_heap: the thread has none yet, or operations are counted.
+  void *block = heap->record ? take_recorded(heap, size) : NULL;
   return block ? block : medium_out_of_memory(size);
 }
 
@@ -185,7 +189,6 @@ void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
   if (freed) medium_release(heap, freed);
   bool zero;
   struct span *span = segment_take(heap, NULL, length + unit - 1, &zero);
-  if (span) segment_set_ends(span);
   if (span) span = align_span(heap, span, length, unit, zero);
   return span ? start(heap, span, zero, is_recorded(heap)) : NULL;
 }

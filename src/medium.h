@@ -11,7 +11,7 @@
 void *medium_malloc(struct heap *heap, size_t size);
 // The same, but what medium_out_of_memory returns if there is none. (In alloc.c. A call at the end rather than a result
 // to look at, as every block would pay for that.)
-// `_or`: a heap that is neither recorded nor prepared; `_unusual`: one that is.
+// `_or`: a heap that is neither recorded nor prepared; `_unusual`: one that is, or rtm_no_heap.
 void *medium_malloc_or(struct heap *heap, size_t size);
 void *medium_malloc_unusual(struct heap *heap, size_t size);
 void *medium_out_of_memory(size_t size);

@@ -173,7 +173,6 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   struct span *page = segment_take(heap, NULL, page_next_length(heap, class), &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
   if (RTM_UNLIKELY(!hint_attach(&heap->hints, class, page))) {
-    page_set_table(span_granule(page), page->length, span_index(page));
     segment_give(heap, page, zero ? 0 : page->length);
     return page_out_of_memory(class);
   }
@@ -228,13 +227,13 @@ static void *take_waiting(struct heap *heap, struct span *page) {
 }
 
 // Nothing of the class is at hand, and no page of it is queued. What others have freed in one of its pages comes back;
-// but not always, as then nothing would be collected in other classes, if all that a program does is to pass one
-// class's blocks round.
+// now and then in another class as well, as all that a program does may be to pass one class's blocks round.
 static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
   page = hint_peek(&heap->hints, class);
-  if (!page || !page_has_remote(page)) return take_from_new(heap, class);
+  // What is recorded is what mode `seg` will need, which cannot look for a class (extent.h).
+  if (!page || !page_has_remote(page) || RTM_UNLIKELY(heap->record != NULL)) return take_from_new(heap, class);
   void *block = take_remote(heap, page);
   if (heap->turn++ % ROUND == 0) remote_collect(heap);
   return block;

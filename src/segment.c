@@ -42,12 +42,10 @@ void segment_take_spare(struct heap *heap) {
   }
 }
 
-// A further segment, all of it free.
-static void extend(struct heap *heap) {
+void segment_extend(struct heap *heap) {
   struct span *span = segment_more(heap);
   if (!span) return;
   span->kind = SPAN_FREE;
-  segment_set_ends(span);
   segment_insert(heap, span);
 }
 
@@ -59,27 +57,38 @@ void segment_prepare_piece(struct heap *heap) {
   else if (!heap->spare_ready)
     segment_map_spare(heap);
   else
-    extend(heap);
+    segment_extend(heap);
 }
 
-struct span *segment_more(struct heap *heap) {
-  if (RTM_UNLIKELY(rtm_mode_watches) && !mode_miss_memory(heap, GRANULE_SIZE)) return NULL;
-  if (RTM_UNLIKELY(!heap->spare_ready)) segment_take_spare(heap);
+RTM_INLINE struct span *use_spare(struct heap *heap) {
   uint32_t segment = heap->spare;
   heap->spare = 0;
   heap->spare_ready = false;
   if (RTM_UNLIKELY(!segment)) return NULL;
   struct segment *s = segment_at(segment);
-  struct span *span = segment_slot(segment, s->first_unused++);
+  uint32_t first = segment * SEGMENT_GRANULES, index = first + s->first_unused++;
+  struct span *span = span_at(index);
+  rtm_window_table[first] = rtm_window_table[first + SEGMENT_USED - 1] = index;
   heap->segments++;
   if (RTM_UNLIKELY(s->mapped < SEGMENT_USED)) heap->partly_mapped = true;
   uint32_t dirty = s->retained;  // what was mapped before may hold old contents
   heap->dirty += dirty;
-  span->start = granule_address(segment * SEGMENT_GRANULES);
+  span->start = granule_address(first);
   span->length = SEGMENT_USED;
   span->used = dirty;
   __atomic_store_n(&s->heap, heap, __ATOMIC_RELAXED);
   return span;
+}
+
+static RTM_NOINLINE struct span *take_and_use_spare(struct heap *heap) {
+  if (rtm_mode_watches && !mode_miss_memory(heap, GRANULE_SIZE)) return NULL;
+  if (!heap->spare_ready) segment_take_spare(heap);
+  return use_spare(heap);
+}
+
+struct span *segment_more(struct heap *heap) {
+  if (RTM_UNLIKELY(rtm_mode_watches) || RTM_UNLIKELY(!heap->spare_ready)) return take_and_use_spare(heap);
+  return use_spare(heap);
 }
 
 // ---- memory that goes back ----
@@ -189,7 +198,6 @@ struct span *segment_map(struct heap *heap, struct span *span, uint32_t dirty, u
 void segment_shorten(struct heap *heap, struct span *span, uint32_t length, bool zero) {
   struct span *rest = segment_split(span, length);
   if (!rest) return;
-  segment_set_ends(span);
   // As if it had been a span in use that is given back.
   segment_give(heap, rest, zero ? 0 : rest->length);
 }
@@ -197,8 +205,6 @@ void segment_shorten(struct heap *heap, struct span *span, uint32_t length, bool
 struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, uint32_t dirty) {
   struct span *rest = segment_split(span, skip);
   if (!rest) return NULL;
-  segment_set_ends(rest);
-  segment_set_ends(span);
   rest->kind = SPAN_MEDIUM;
   segment_give(heap, span, dirty);
   return rest;
@@ -215,7 +221,6 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length) {
   if (after->length > more) {
     tlsf_remove(&heap->spans, after);
     struct span *rest = segment_split(after, more);
-    segment_set_ends(after);
     if (rest) {
       heap->dirty -= after->used - segment_leave_dirty(rest, after->used, more);
       after->used = 0;

@@ -14,6 +14,8 @@
 
 // A segment of the heap's own as one free span in no set, when no free span is long enough; NULL if out of memory.
 struct span *segment_more(struct heap *heap);
+// The same, into the set.
+void segment_extend(struct heap *heap);
 // Takes and maps a spare segment; and the same in pieces, one for each call, of which the last makes it a
 // free span (see segment_must_prepare).
 void segment_take_spare(struct heap *heap);
@@ -54,7 +56,9 @@ RTM_INLINE struct span *segment_descriptor(struct segment *s) {
     return span;
   }
   if (RTM_UNLIKELY(s->first_unused == SEGMENT_GRANULES)) return NULL;
-  return (struct span *)((char *)s + ((size_t)(s->first_unused++ - SEGMENT_SLOT) << SPAN_SHIFT));
+  size_t at = s->first_unused;
+  s->first_unused = (uint16_t)(at + 1);
+  return (struct span *)((char *)s + (at << SPAN_SHIFT)) - SEGMENT_SLOT;
 }
 
 RTM_INLINE void segment_release_descriptor(struct segment *s, struct span *span) {
@@ -79,12 +83,12 @@ RTM_HIDDEN extern struct segment_lists rtm_segment_lists[SEGMENT_GRANULES + 1];
 void segment_init(void);
 
 RTM_INLINE void segment_insert(struct heap *heap, struct span *span) {
-  uint32_t list = rtm_segment_lists[span->length].of;
+  uint64_t list = rtm_segment_lists[span->length].of;
   tlsf_insert(&heap->spans, span->used ? SPANS_DIRTY + list : list, span);
 }
 
 RTM_INLINE void segment_insert_dirty(struct heap *heap, struct span *span) {
-  tlsf_insert(&heap->spans, SPANS_DIRTY + rtm_segment_lists[span->length].of, span);
+  tlsf_insert(&heap->spans, SPANS_DIRTY + (uint64_t)rtm_segment_lists[span->length].of, span);
 }
 
 // What holds memory already is taken first. Each set has two words of lists; written out, as every instruction counts.
@@ -120,8 +124,8 @@ RTM_INLINE bool segment_has_whole(const struct heap *heap) {
 
 // No operation has to wait for the arena. After any operation the heap has a spare segment, or half a segment free in
 // one piece, which is the most that a medium block needs: as soon as no whole segment is free, the next medium block's
-// operation takes and maps a spare (medium.c). Pages are longer work and smaller: what they need is prepared by the
-// operations between them, in pieces.
+// operation takes and maps a spare, and as soon as no half is, the next one adds the spare to what is free (medium.c).
+// Pages are longer work and smaller: what they need is prepared by the operations between them, in pieces.
 //
 // Whether half a segment is free in one piece.
 RTM_INLINE bool segment_has_half(const struct heap *heap) {
@@ -132,7 +136,7 @@ RTM_INLINE bool segment_must_prepare(const struct heap *heap) {
 }
 
 // Cuts the span after `length` granules; the rest is a free span, clean and not in a set. NULL if there are no
-// descriptors. The table's entry for the span's own end is the caller's.
+// descriptors. The table has the ends of both.
 RTM_INLINE struct span *segment_split(struct span *span, uint32_t length) {
   struct span *rest = segment_descriptor(segment_of(span));
   if (RTM_UNLIKELY(!rest)) return NULL;
@@ -144,6 +148,7 @@ RTM_INLINE struct span *segment_split(struct span *span, uint32_t length) {
   rest->tag = TAG_NONE;
   rest->used = 0;
   span->length = length;
+  table[length - 1] = span_index(span);
   table[length] = rest_index;
   table[whole - 1] = rest_index;
   return rest;
@@ -195,7 +200,8 @@ RTM_INLINE struct span *segment_take(struct heap *heap, struct span *span, uint3
 // (The table's entries where spans have been joined stay as they are: they lead to descriptors without an owner.)
 //
 // Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, joined with its free
-// neighbours but not in a set yet; `*joined` says with how many. O(1).
+// neighbours but not in a set yet; `*joined` says with how many. O(1). (What is likely here is what makes the longest
+// operations: it has no jumps.)
 RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint32_t dirty, unsigned *joined) {
   uint32_t granule = span_granule(span), length = span->length, offset = granule % SEGMENT_GRANULES;
   uint32_t *table = rtm_window_table + granule;
@@ -206,7 +212,7 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
   *joined = 0;
   if (offset + length < SEGMENT_USED) {
     struct span *after = span_at(table[length]);
-    if (after->kind == SPAN_FREE) {
+    if (RTM_LIKELY(after->kind == SPAN_FREE)) {
       tlsf_remove(&heap->spans, after);
       dirty_before = after->used;
       if (after->used) dirty = length + after->used;
@@ -215,7 +221,7 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
       ++*joined;
     }
   }
-  if (offset > 0 && span_at(table[-1])->kind == SPAN_FREE) {
+  if (RTM_LIKELY(offset > 0) && RTM_LIKELY(span_at(table[-1])->kind == SPAN_FREE)) {
     struct span *before = span_at(table[-1]);
     tlsf_remove(&heap->spans, before);
     table -= before->length;

@@ -39,33 +39,46 @@ RTM_INLINE uint32_t tlsf_list_for(uint32_t length) {
 }
 
 // `list` is that of the span's length, counted from the first list of the set. 12 instructions at most.
-RTM_INLINE void tlsf_insert(struct tlsf *tlsf, uint32_t list, struct span *span) {
-  struct span **link = &tlsf->head[list], *next = *link;
+RTM_INLINE void tlsf_insert(struct tlsf *tlsf, uint64_t list, struct span *span) {
+  struct span **link = &tlsf->head[list], *next;
+  RTM_KEEP(link);
+  next = *link;
   span->list = (uint16_t)list;
   span->free_next = next;
   span->free_link = link;
   *link = span;
-  if (next)
+  if (RTM_UNLIKELY(next != NULL)) {
     next->free_link = &span->free_next;
-  else
-    tlsf->bits[list / 64] |= UINT64_C(1) << (list % 64);
+    return;
+  }
+  uint64_t *word = &tlsf->bits[list / 64];
+  *word = bits_set(*word, list);
 }
 
 // 14 instructions at most.
 RTM_INLINE void tlsf_remove(struct tlsf *tlsf, struct span *span) {
   struct span **link = span->free_link, *next = span->free_next;
   *link = next;
-  if (next) {
+  if (RTM_UNLIKELY(next != NULL)) {
     next->free_link = link;
     return;
   }
-  uint32_t list = span->list;
-  if (!tlsf->head[list]) tlsf->bits[list / 64] &= ~(UINT64_C(1) << (list % 64));
+  uint64_t list = span->list;
+  if (RTM_UNLIKELY(tlsf->head[list] != NULL)) return;
+  uint64_t *word = &tlsf->bits[list / 64];
+  *word = bits_clear(*word, list);
 }
 
+// Takes the first span of the first of the lists `bits` of this word, of which none is empty. 10 instructions at most.
 RTM_INLINE struct span *tlsf_take_from(struct tlsf *tlsf, uint32_t word, uint64_t bits) {
-  struct span *span = tlsf->head[word * 64 + bits_lowest(bits)];
-  tlsf_remove(tlsf, span);
+  struct span **link = &tlsf->head[word * 64 + bits_lowest(bits)];
+  RTM_KEEP(link);
+  struct span *span = *link, *next = span->free_next;
+  *link = next;
+  if (RTM_UNLIKELY(next != NULL))
+    next->free_link = link;
+  else
+    tlsf->bits[word] ^= bits & -bits;
   return span;
 }
 
