@@ -105,7 +105,7 @@ RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
       arena_describe();
       return NULL;
     }
-    if (RTM_UNLIKELY(!segment_has_half(heap)) && heap->spare) {
+    if (segment_must_extend(heap)) {
       segment_extend(heap);
       return NULL;
     }

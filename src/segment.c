@@ -1,8 +1,6 @@
 // See segment.h.
 #include "segment.h"
 
-#include "mode.h"
-
 struct segment_lists rtm_segment_lists[SEGMENT_GRANULES + 1];
 
 void segment_init(void) {
@@ -98,7 +96,7 @@ void segment_shrink(struct heap *heap) {
   struct span *span = tlsf_longest(&heap->spans, SPANS_DIRTY / 64, SPANS_DIRTY / 64 + SPANS_WORDS);
   if (RTM_UNLIKELY(!span)) return;
   tlsf_remove(&heap->spans, span);
-  if (RTM_LIKELY(segment_purge(span))) {
+  if (RTM_LIKELY(segment_purge(heap, span))) {
     heap->dirty -= span->used;
     span->used = 0;
     tlsf_insert(&heap->spans, SPANS_CLEAN + rtm_segment_lists[span->length].of, span);

@@ -7,7 +7,7 @@
 #ifndef RTM_SEGMENT_H
 #define RTM_SEGMENT_H
 
-#include "heap.h"
+#include "mode.h"
 #include "os/purge.h"
 
 // ---- the rare part: segment.c ----
@@ -131,8 +131,12 @@ RTM_INLINE bool segment_has_whole(const struct heap *heap) {
 RTM_INLINE bool segment_has_half(const struct heap *heap) {
   return (heap->spans.bits[SPANS_CLEAN / 64 + 1] | heap->spans.bits[SPANS_DIRTY / 64 + 1]) >> (LIST_OF_HALF % 64);
 }
+// Where growing counts as a miss, it waits for the need.
+RTM_INLINE bool segment_must_extend(const struct heap *heap) {
+  return RTM_UNLIKELY(!segment_has_half(heap)) && heap->spare && !rtm_mode_watches;
+}
 RTM_INLINE bool segment_must_prepare(const struct heap *heap) {
-  return heap->spare_ready ? !segment_has_half(heap) : !segment_has_whole(heap);
+  return heap->spare_ready ? segment_must_extend(heap) : !segment_has_whole(heap);
 }
 
 // Cuts the span after `length` granules; the rest is a free span, clean and not in a set. NULL if there are no
@@ -266,10 +270,19 @@ RTM_INLINE void segment_disown(struct heap *heap, struct span *span) {
   arena_give_segment(segment_of_granule(span_index(span)), segment_of(span));
 }
 
+// The part of the span that is mapped.
+RTM_INLINE uint32_t segment_mapped_length(const struct span *span) {
+  uint32_t at = span_granule(span) % SEGMENT_GRANULES, mapped = segment_of(span)->mapped;
+  if (mapped <= at) return 0;
+  return mapped - at < span->length ? mapped - at : span->length;
+}
+
 // False, and nothing changed, if the system does not take the contents.
-RTM_INLINE bool segment_purge(const struct span *span) {
+RTM_INLINE bool segment_purge(const struct heap *heap, const struct span *span) {
   size_t bytes = (size_t)span->length << GRANULE_SHIFT;
   if (RTM_UNLIKELY(rtm_arena.purge_refused)) return false;
+  // (Linux would pass over what is not mapped, and do the rest; qemu-user does nothing then.)
+  if (RTM_UNLIKELY(heap->partly_mapped)) bytes = (size_t)segment_mapped_length(span) << GRANULE_SHIFT;
   if (RTM_UNLIKELY(!os_purge((uintptr_t)span->start, bytes))) {
     rtm_arena.purge_refused = true;
     return false;
@@ -285,7 +298,7 @@ RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
     segment_disown(heap, span);
   } else {
     uint32_t list = rtm_segment_lists[span->length].of;
-    if (RTM_LIKELY(segment_purge(span))) {
+    if (RTM_LIKELY(segment_purge(heap, span))) {
       heap->dirty -= span->used;
       span->used = 0;
       tlsf_insert(&heap->spans, SPANS_CLEAN + list, span);

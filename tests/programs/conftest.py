@@ -2,7 +2,7 @@
 
 RTM_LIBRARY        the library, build/librtmalloc.so if not set
 RTM_DEBUG_LIBRARY  its debug variant, build/librtmalloc-debug.so if not set and there; smaller loads
-CI=true or RTM_REQUIRE_PROGRAMS=1: a missing program is a failure, but for node and java
+CI=true or RTM_REQUIRE_PROGRAMS=1: a missing program is a failure, but for node and java, which setup may not get
 """
 
 from __future__ import annotations
