@@ -146,19 +146,7 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size) {
   return leave(PRELOAD_ALGORITHM.aligned_alloc(area_heap, alignment, size), size);
 }
 
-EXPORT void *memalign(size_t alignment, size_t size) { return aligned_alloc(alignment, size); }
-
-EXPORT int posix_memalign(void **block, size_t alignment, size_t size) {
-  int saved = errno;
-  if (alignment % sizeof(void *) || alignment == 0 || (alignment & (alignment - 1))) return EINVAL;
-  void *got = aligned_alloc(alignment, size);
-  errno = saved;
-  if (!got) return ENOMEM;
-  *block = got;
-  return 0;
-}
-
-EXPORT void *valloc(size_t size) { return aligned_alloc((size_t)sysconf(_SC_PAGESIZE), size); }
+#include "preload_aligned.h"
 
 EXPORT size_t malloc_usable_size(void *block) {
   enter();

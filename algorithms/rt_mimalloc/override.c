@@ -16,7 +16,6 @@ EXPORT void free(void *block) { rtmi_free(block); }
 EXPORT void *calloc(size_t count, size_t size) { return rtmi_calloc(count, size); }
 EXPORT size_t malloc_usable_size(void *block) { return rtmi_usable_size(block); }
 EXPORT void *aligned_alloc(size_t alignment, size_t size) { return rtmi_aligned_alloc(alignment, size); }
-EXPORT void *memalign(size_t alignment, size_t size) { return rtmi_aligned_alloc(alignment, size); }
 
 EXPORT void *realloc(void *block, size_t size) {
   if (!block || size > 0) return rtmi_realloc(block, size);
@@ -31,24 +30,7 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size) {
   return NULL;
 }
 
-EXPORT int posix_memalign(void **block, size_t alignment, size_t size) {
-  if (alignment % sizeof(void *) || alignment == 0 || (alignment & (alignment - 1))) return EINVAL;
-  int saved = errno;
-  void *got = rtmi_aligned_alloc(alignment, size);
-  errno = saved;
-  if (!got) return ENOMEM;
-  *block = got;
-  return 0;
-}
-
-static size_t system_page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
-EXPORT void *valloc(size_t size) { return rtmi_aligned_alloc(system_page(), size); }
-EXPORT void *pvalloc(size_t size) {
-  size_t page = system_page(), bytes;
-  if (!__builtin_add_overflow(size, page - 1, &bytes)) return rtmi_aligned_alloc(page, bytes / page * page);
-  errno = ENOMEM;
-  return NULL;
-}
+#include "preload_aligned.h"
 
 EXPORT bool rt_mimalloc_save_profile(const char *path) { return rtmi_save_profile(path); }
 EXPORT bool rt_mimalloc_load_profile(const char *path) { return rtmi_load_profile(path); }

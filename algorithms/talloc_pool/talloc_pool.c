@@ -200,22 +200,4 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size) {
   return start + offset;
 }
 
-EXPORT void *memalign(size_t alignment, size_t size) { return aligned_alloc(alignment, size); }
-
-EXPORT int posix_memalign(void **block, size_t alignment, size_t size) {
-  if (alignment % sizeof(void *) || alignment == 0 || (alignment & (alignment - 1))) return EINVAL;
-  int saved = errno;
-  void *got = aligned_alloc(alignment, size);
-  errno = saved;
-  if (!got) return ENOMEM;
-  *block = got;
-  return 0;
-}
-
-static size_t system_page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
-EXPORT void *valloc(size_t size) { return aligned_alloc(system_page(), size); }
-EXPORT void *pvalloc(size_t size) {
-  size_t page = system_page(), bytes;
-  if (__builtin_add_overflow(size, page - 1, &bytes)) return out_of_memory();
-  return aligned_alloc(page, bytes / page * page);
-}
+#include "preload_aligned.h"

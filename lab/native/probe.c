@@ -171,17 +171,6 @@ static double variance_of(double mean, uint64_t total) {
   return variance > 0 ? variance : 0;
 }
 
-static uint64_t reading_overhead(void) {
-  enum { READINGS = 1000 };
-  uint64_t least = UINT64_MAX;
-  for (int i = 0; i < READINGS; i++) {
-    const uint64_t before = ticks_before();
-    const uint64_t passed = ticks_after() - before;
-    if (passed < least) { least = passed; }
-  }
-  return least;
-}
-
 // The ticks that at most one allocation in `one_in` exceeded.
 static uint64_t percentile(uint64_t total, uint64_t one_in) {
   uint64_t above = total / one_in;            // allocations that may lie beyond the answer

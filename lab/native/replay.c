@@ -30,7 +30,7 @@
 #include "plan.h"
 #include "ticks.h"
 
-enum { EXIT_USAGE = 2, PAGE = 4096, OVERHEAD_READINGS = 10000, SPINS = 100, YIELDS = 50 };
+enum { EXIT_USAGE = 2, PAGE = 4096, SPINS = 100, YIELDS = 50 };
 
 static const struct plan_header *plan;
 static const struct plan_thread *plan_threads;
@@ -205,16 +205,6 @@ static void forget_peak(void) {
   if (file < 0) { return; }
   (void)!write(file, "5", 1);                 // resets VmHWM (proc(5))
   close(file);
-}
-
-static uint64_t reading_overhead(void) {
-  uint64_t least = UINT64_MAX;
-  for (int i = 0; i < OVERHEAD_READINGS; i++) {
-    const uint64_t before = ticks_before();
-    const uint64_t passed = ticks_after() - before;
-    if (passed < least) { least = passed; }
-  }
-  return least;
 }
 
 // A call that nobody makes, for count_calls.c to see where the replay begins and ends.

@@ -31,6 +31,18 @@ static inline uint64_t ticks_after(void) { return ticks_before(); }
 #error "ticks.h knows the cycle counters of x86-64 and aarch64 only: add ticks_before and ticks_after for this processor"
 #endif
 
+// What two readings with nothing between them take, at least.
+static inline uint64_t reading_overhead(void) {
+  enum { READINGS = 10000 };
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < READINGS; i++) {
+    const uint64_t before = ticks_before();
+    const uint64_t passed = ticks_after() - before;
+    if (passed < least) { least = passed; }
+  }
+  return least;
+}
+
 static inline uint64_t now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC_RAW, &now);
