@@ -27,7 +27,7 @@ print(sorted(results), os.waitstatus_to_exitcode(status))
 CALLS_LOAD = """
 import ctypes
 c = ctypes.CDLL(None, use_errno=True)
-for f in ("malloc", "calloc", "realloc", "aligned_alloc", "memalign", "reallocarray"):
+for f in ("malloc", "calloc", "realloc", "aligned_alloc", "memalign", "pvalloc", "reallocarray"):
     getattr(c, f).restype = ctypes.c_void_p
 size_t, pointer = ctypes.c_size_t, ctypes.c_void_p
 p = c.malloc(size_t(1000))
@@ -40,6 +40,9 @@ assert c.calloc(size_t(2**40), size_t(2**40)) is None and ctypes.get_errno() == 
 assert c.reallocarray(None, size_t(2**40), size_t(2**40)) is None and ctypes.get_errno() == 12
 assert c.aligned_alloc(size_t(4096), size_t(10)) % 4096 == 0
 assert c.memalign(size_t(256), size_t(10)) % 256 == 0
+v = c.pvalloc(size_t(5000))
+assert v % 4096 == 0 and c.malloc_usable_size(pointer(v)) >= 8192
+c.free(pointer(v))
 assert c.aligned_alloc(size_t(48), size_t(10)) is None and ctypes.get_errno() == 22
 q = pointer()
 assert c.posix_memalign(ctypes.byref(q), size_t(24), size_t(10)) == 22 and not q.value
