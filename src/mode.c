@@ -143,8 +143,8 @@ static uint64_t blocks_of(const struct profile_record *thread, unsigned bin) {
   return blocks && bin <= CLASSES ? blocks + BLOCKS_MORE : blocks;
 }
 
-// Mode `seg`: granules of what the recorded thread had in pages and spans, and a quarter and EXTENT_MORE more for what
-// another order of requests may cost.
+// Mode `seg`: granules of what the recorded thread had in pages and spans, and a quarter, EXTENT_MORE and its longest
+// span more for what another order of requests may cost.
 enum { EXTENT_MORE = 64 };
 static uint64_t extent_granules(const struct profile_record *thread) {
   uint64_t pages = thread->page_granules, spans = thread->span_granules, granules = pages + spans;
@@ -152,7 +152,7 @@ static uint64_t extent_granules(const struct profile_record *thread) {
   // What a segment's end is too short for: less than the largest span of each. Spans above EXTENT_SPAN_MAX have stores.
   uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
   uint64_t apart = pages + spans * EXTENT_GRANULES / (EXTENT_GRANULES + 1 - largest), more = granules + granules / 4;
-  return (apart > more ? apart : more) + EXTENT_MORE;
+  return (apart > more ? apart : more) + EXTENT_MORE + largest;
 }
 
 static bool has_store(unsigned bin, enum mode mode) { return mode == MODE_PAG || bin_size(bin) > EXTENT_MAX; }

@@ -105,13 +105,13 @@ def tree_bytes(blocks: int) -> int:
 
 
 def extent_of(record: Record) -> int:
-    """Granules for the recorded pages and spans, a quarter and EXTENT_MORE more; or what large spans need apart."""
+    """Granules for the recorded pages and spans, a quarter more or what large spans need apart; EXTENT_MORE; a span."""
     pages, spans = record.page_granules, record.span_granules
     if not pages + spans:
         return 0
     largest = min(record.span_largest, EXTENT_MAX // GRANULE)
     apart = pages + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - largest)
-    return max(apart, (pages + spans) + (pages + spans) // 4) + EXTENT_MORE
+    return max(apart, (pages + spans) + (pages + spans) // 4) + EXTENT_MORE + largest
 
 
 def extent_metadata(record: Record, layout: Layout) -> int:
