@@ -30,7 +30,7 @@ struct arena {
   _Atomic uint32_t retained_most;      // of these, that may be kept
   uint32_t granules_reserved;          // RTMALLOC_RESERVE: retained whatever the purge mode
   enum purge purge;
-  _Atomic bool purge_refused;  // memory is locked: only whole segments can go back, by unmapping
+  bool purge_refused;          // memory is locked: only whole segments can go back, by unmapping
   _Atomic bool locked;         // what is mapped from now on is locked, too
   _Atomic uint32_t unchecked;  // a segment that has just been mapped, for arena_see_locked; 0: none
   char *meta, *meta_end;       // permanent metadata: heaps, hint nodes

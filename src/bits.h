@@ -26,10 +26,10 @@
 RTM_INLINE unsigned bits_lowest(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
 
 // Index of the highest set bit; `word` is not zero.
-RTM_INLINE unsigned bits_highest(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
+RTM_INLINE unsigned bits_highest(uint64_t word) { return 63u ^ (unsigned)__builtin_clzll(word); }
 
 // floor(log2(value)); `value` is not zero.
-RTM_INLINE unsigned bits_log2(uint32_t value) { return 31u - (unsigned)__builtin_clz(value); }
+RTM_INLINE unsigned bits_log2(uint32_t value) { return 31u ^ (unsigned)__builtin_clz(value); }
 
 // Number of set bits. Written out: the builtin is a call into libgcc on baseline x86-64. 12 instructions.
 RTM_INLINE unsigned bits_count(uint64_t word) {

@@ -36,13 +36,16 @@ struct heap {
   uint32_t segments;                     // owned, without the spare
   uint32_t live;                         // granules in pages and medium blocks
   uint32_t dirty;                        // granules of free spans that may hold memory
-  uint32_t keep, keep_shift;             // dirty granules: see segment_must_shrink
+  int32_t keep, keep_least, keep_most;   // dirty granules: see segment_must_shrink, segment_learn
+  uint32_t keep_shift;                   // the part of `live` that may be kept
+  bool took_clean;                       // since segment_learn last asked
   uint32_t spare;                        // a segment that waits for the next need; 0: none
   bool spare_ready;                      // and it is mapped as far as possible
   bool partly_mapped;                    // not all that is in segments is mapped
   bool keeps_pages;                      // an empty page stays if its class has no other with free blocks
   uint32_t waiting;                      // span index: stack of empty spans to be released (segment_wait)
   uint32_t turn;                         // of housekeeping (page.c)
+  int32_t rest;                          // bytes to be handed out until it collects again (page.c)
   uint32_t visited;                      // the class that it has looked at last
   bool unusual;                          // recorded, prepared, or rtm_no_heap
   struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one

@@ -122,7 +122,9 @@ RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
     hint_grow(&heap->hints, SPAN_MEDIUM);
     return NULL;
   }
-  if (RTM_LIKELY(!hint_any(&heap->hints))) return RTM_UNLIKELY(heap->waiting) ? take_waiting(heap) : NULL;
+  // (What is in the stash makes the longest operations.)
+  if (RTM_LIKELY(!heap->hints.stash_bits) && RTM_LIKELY(!hint_pending(&heap->hints)))
+    return RTM_UNLIKELY(heap->waiting) ? take_waiting(heap) : NULL;
   if (RTM_UNLIKELY(segment_must_shrink(heap))) {
     segment_shrink(heap);
     return NULL;

@@ -61,15 +61,14 @@ enum { ROUND = 8 };
 // Classes are visited in turn: a page of several granules that is current and empty serves another class better. That
 // the class may be in use again at any moment does not matter: a visit comes after hundreds of operations that are not
 // short. Not in a heap that is recorded, so that what a class had is there for the next run.
-static bool release_idle(struct heap *heap, unsigned class) {
-  if (RTM_UNLIKELY(heap->record != NULL)) return false;
+static void release_idle(struct heap *heap, unsigned class) {
+  if (RTM_UNLIKELY(heap->record != NULL)) return;
   unsigned visited = heap->visited = heap->visited % CLASSES + 1;
   struct span *page = heap->page[visited];
-  if (page->used != 1 || page->length == 1 || visited == class) return false;
+  if (page->used != 1 || page->length == 1 || visited == class) return;
   heap->page[visited] = &rtm_no_page;
   page->used = 0;
   segment_wait(heap, page);
-  return true;
 }
 
 // What an operation leaves to be done for the heap as a whole is done by a later one that has little to do itself: one
@@ -153,8 +152,16 @@ RTM_INLINE bool collect(struct span *page) {
   return false;
 }
 
+// Collecting costs the freeing threads as much as the owner: both need the same cache lines. Where it brought less than
+// LITTLE blocks, the next comes after REST bytes have been handed out. So what is left waiting is at most a quarter of
+// each word of 64 blocks, and classes whose blocks are large have no rest.
+enum { LITTLE = 16, REST = 4096 };
+
 void page_collect_any(struct heap *heap, struct span *page) {
-  if (!collect(page) || page_is_current(heap, page)) return;
+  uint32_t used = page->used;
+  bool any = collect(page);
+  if (used - page->used < LITTLE) heap->rest = REST;
+  if (!any || page_is_current(heap, page)) return;
   bool full = page_is_full(page);
   bool only = full ? !heap->queue[page->kind].head : page_is_only(page);
   if (!page->used && !(only && page_may_stay(heap, page))) {
@@ -239,10 +246,13 @@ static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   return block;
 }
 
-// Now and then, if there is nothing else to do, a class is visited. (Apart, as a second call would cost the other way
-// its registers.)
+// Now and then, if there is nothing else to do, a class is visited. True if there was any work. (Apart, as a second
+// call would cost the other way its registers.)
 static RTM_NOINLINE bool housekeep_or_visit(struct heap *heap, unsigned class) {
-  return housekeep(heap, class) || (heap->turn % ROUND == 0 && release_idle(heap, class));
+  if (housekeep(heap, class)) return true;
+  if (heap->turn % ROUND) return false;
+  release_idle(heap, class);
+  return true;
 }
 
 // A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. Long pieces
@@ -254,16 +264,19 @@ static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class)
   // The class's own tree comes first: what is freed in the leaves that all share is found later than in its own.
   bool grow = hint_must_grow(&heap->hints, class);
   if (turn % ROUND && !grow) {
-    bool any = hint_any(&heap->hints);
     // The longest piece, and so only with the shortest way to a block.
-    bool release = RTM_UNLIKELY(heap->waiting) && page_has_unlinked(page) && (turn % 2 || !any);
-    if (release || RTM_UNLIKELY(any)) {
+    if (turn % 2 && RTM_UNLIKELY(heap->waiting) && page_has_unlinked(page)) {
       void *block = take_at_hand(heap, class, 1);
-      if (release)
-        release_waiting(heap);
-      else
-        remote_collect(heap);
+      release_waiting(heap);
       return block;
+    }
+    if ((heap->rest -= (int32_t)rtm_shape[class].block_size * BATCH) < 0) {
+      heap->rest = 0;
+      if (RTM_UNLIKELY(hint_any(&heap->hints))) {
+        void *block = take_at_hand(heap, class, 1);
+        remote_collect(heap);
+        return block;
+      }
     }
   }
   return take_at_hand(heap, class, housekeep_or_visit(heap, class) ? 1 : batch_of(class));

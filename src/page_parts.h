@@ -141,11 +141,12 @@ RTM_INLINE void page_link_private(struct span *page, unsigned most) {
   uint32_t size = rtm_shape[page->kind].block_size;
   char *start = page->start + (size_t)w * 64 * size;
   void **link = &page->free;
-  for (unsigned i = 0; i < most && bits; i++, bits &= bits - 1) {
-    void **block = (void **)(start + (size_t)bits_lowest(bits) * size);
+  do {
+    void **block = (void **)(start + bits_lowest(bits) * size);
     *link = block;
     link = block;
-  }
+    bits &= bits - 1;
+  } while (bits && --most);
   *link = NULL;
   page->private[w] = bits;
   if (!bits && !page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;

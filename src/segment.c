@@ -13,16 +13,27 @@ void segment_init(void) {
 // ---- segments ----
 
 void segment_keep(struct heap *heap, uint32_t orphans) {
-  enum { FLOOR = SEGMENT_GRANULES * 3 / 4, NOTHING_OF_LIVE = 31, QUARTER_OF_LIVE = 2 };
+  enum { FLOOR = SEGMENT_GRANULES * 3 / 4, MOST = 4 * FLOOR, NOTHING_OF_LIVE = 31, QUARTER_OF_LIVE = 2 };
   // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
-  enum { FEW = 4, OF_FEW = SEGMENT_GRANULES / 2, MANY = 64, OF_MANY = SEGMENT_GRANULES / 32 };
-  heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
-  heap->keep_shift = orphans ? NOTHING_OF_LIVE : QUARTER_OF_LIVE;
-  if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
-  if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_shift = NOTHING_OF_LIVE;
+  enum {
+    FEW = 4,
+    OF_FEW = SEGMENT_GRANULES / 2,
+    MOST_OF_FEW = SEGMENT_GRANULES,
+    MANY = 64,
+    OF_MANY = SEGMENT_GRANULES / 32
+  };
+  bool lazy = rtm_arena.purge == PURGE_LAZY;
+  int32_t least = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
+  if (!lazy) least = rtm_arena.purge == PURGE_NEVER ? INT32_MAX : 0;
+  heap->keep_least = least;
+  heap->keep_most = !lazy ? least : !orphans ? MOST : orphans <= FEW ? MOST_OF_FEW : least;
+  heap->keep_shift = lazy && !orphans ? QUARTER_OF_LIVE : NOTHING_OF_LIVE;
+  // What the heap has learned stays.
+  if (heap->keep < least) heap->keep = least;
+  if (heap->keep > heap->keep_most) heap->keep = heap->keep_most;
 }
 
-void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }
+void segment_keep_all(struct heap *heap) { heap->keep = heap->keep_least = INT32_MAX; }
 
 // Segments are mapped whole if that is possible; if not, segment_map does what is.
 void segment_map_spare(struct heap *heap) {
@@ -92,14 +103,12 @@ struct span *segment_more(struct heap *heap) {
 // ---- memory that goes back ----
 
 // The longest dirty span. Where the system refuses to take contents, whole segments are all that can go.
-void segment_shrink(struct heap *heap) {
+RTM_INLINE void shrink(struct heap *heap) {
   struct span *span = tlsf_longest(&heap->spans, SPANS_DIRTY / 64, SPANS_DIRTY / 64 + SPANS_WORDS);
   if (RTM_UNLIKELY(!span)) return;
   tlsf_remove(&heap->spans, span);
   if (RTM_LIKELY(segment_purge(heap, span))) {
-    heap->dirty -= span->used;
-    span->used = 0;
-    tlsf_insert(&heap->spans, SPANS_CLEAN + rtm_segment_lists[span->length].of, span);
+    segment_purged(heap, span);
   } else if (span->length == SEGMENT_USED) {
     segment_disown(heap, span);
   } else {
@@ -107,10 +116,14 @@ void segment_shrink(struct heap *heap) {
   }
 }
 
+void segment_shrink(struct heap *heap) {
+  if (RTM_LIKELY(!segment_learn(heap))) shrink(heap);
+}
+
 void segment_trim(struct heap *heap) {
   for (uint32_t before = heap->dirty + 1; heap->dirty && heap->dirty < before;) {  // the same: refused
     before = heap->dirty;
-    segment_shrink(heap);
+    shrink(heap);
   }
   for (struct span *next, *whole = heap->spans.head[SPANS_CLEAN + LIST_OF_WHOLE]; whole; whole = next) {
     next = whole->free_next;

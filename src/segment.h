@@ -35,12 +35,14 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
 // Gives everything that is free back. O(free spans).
 void segment_trim(struct heap *heap);
 
-// Free memory that a heap may keep: a quarter of what is live, and 3 MiB in any case; where the thread has exited,
-// 2 MiB in the first four such heaps, 128 KiB in the next sixty, nothing in others. So a program in a steady state
-// makes no system calls, and one that shrinks gives back. `keep` and `keep_shift` follow from the purge mode and from
-// how many heaps have no thread, this one included (segment_keep; 0: it has one).
+// Free memory that a heap may keep: a quarter of what is live, and `keep` in any case: 3 MiB, more where memory that
+// went back was needed again (segment_learn); where the thread has exited, 2 MiB in the first four such heaps, 128 KiB
+// in the next sixty, nothing in others. So a program in a steady state makes no system calls, and one that shrinks
+// gives back. `keep` and `keep_shift` follow from the purge mode and from how many heaps have no thread, this one
+// included (segment_keep; 0: it has one).
 RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
-  return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live >> heap->keep_shift;
+  int32_t dirty = (int32_t)heap->dirty;
+  return RTM_UNLIKELY(dirty > heap->keep) && dirty > heap->keep_least && heap->dirty > heap->live >> heap->keep_shift;
 }
 void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
@@ -91,6 +93,11 @@ RTM_INLINE void segment_insert_dirty(struct heap *heap, struct span *span) {
   tlsf_insert(&heap->spans, SPANS_DIRTY + (uint64_t)rtm_segment_lists[span->length].of, span);
 }
 
+RTM_INLINE struct span *segment_take_clean(struct heap *heap, uint32_t word, uint64_t bits) {
+  heap->took_clean = true;
+  return tlsf_take_from(&heap->spans, word, bits);
+}
+
 // What holds memory already is taken first. Each set has two words of lists; written out, as every instruction counts.
 RTM_INLINE struct span *segment_find(struct heap *heap, uint32_t length) {
   enum { CLEAN = SPANS_CLEAN / 64, DIRTY = SPANS_DIRTY / 64 };
@@ -100,11 +107,11 @@ RTM_INLINE struct span *segment_find(struct heap *heap, uint32_t length) {
   if (list < 64) {
     if ((bits = t->bits[DIRTY] & mask)) return tlsf_take_from(t, DIRTY, bits);
     if ((bits = t->bits[DIRTY + 1])) return tlsf_take_from(t, DIRTY + 1, bits);
-    if ((bits = t->bits[CLEAN] & mask)) return tlsf_take_from(t, CLEAN, bits);
-    if ((bits = t->bits[CLEAN + 1])) return tlsf_take_from(t, CLEAN + 1, bits);
+    if ((bits = t->bits[CLEAN] & mask)) return segment_take_clean(heap, CLEAN, bits);
+    if ((bits = t->bits[CLEAN + 1])) return segment_take_clean(heap, CLEAN + 1, bits);
   } else {
     if ((bits = t->bits[DIRTY + 1] & mask)) return tlsf_take_from(t, DIRTY + 1, bits);
-    if ((bits = t->bits[CLEAN + 1] & mask)) return tlsf_take_from(t, CLEAN + 1, bits);
+    if ((bits = t->bits[CLEAN + 1] & mask)) return segment_take_clean(heap, CLEAN + 1, bits);
   }
   return NULL;
 }
@@ -277,14 +284,34 @@ RTM_INLINE uint32_t segment_mapped_length(const struct span *span) {
   return mapped - at < span->length ? mapped - at : span->length;
 }
 
+// There is too much free memory, and memory that held nothing was taken since that was so before: what goes back is
+// needed again. Then the heap may keep twice as much. What goes back without having been missed makes it less, by an
+// eighth (segment_purged): a program that frees all keeps 3 MiB. True if nothing goes back this time.
+RTM_INLINE bool segment_learn(struct heap *heap) {
+  if (RTM_LIKELY(!heap->took_clean)) return false;
+  heap->took_clean = false;
+  int32_t kept = heap->keep > heap->keep_least ? heap->keep : heap->keep_least;
+  heap->keep = kept < heap->keep_most / 2 ? kept * 2 : heap->keep_most;
+  return kept < heap->keep_most;
+}
+
+// The contents of a span have gone back; it is in no set.
+RTM_INLINE void segment_purged(struct heap *heap, struct span *span) {
+  uint32_t dirty = span->used;
+  heap->dirty -= dirty;
+  heap->keep -= (int32_t)(dirty / 8);  // also below keep_least
+  span->used = 0;
+  tlsf_insert(&heap->spans, SPANS_CLEAN + (uint64_t)rtm_segment_lists[span->length].of, span);
+}
+
 // False, and nothing changed, if the system does not take the contents.
 RTM_INLINE bool segment_purge(const struct heap *heap, const struct span *span) {
   size_t bytes = (size_t)span->length << GRANULE_SHIFT;
-  if (RTM_UNLIKELY(rtm_arena.purge_refused)) return false;
+  if (RTM_UNLIKELY(RTM_READ_RELAXED(rtm_arena.purge_refused))) return false;
   // (Linux would pass over what is not mapped, and do the rest; qemu-user does nothing then.)
   if (RTM_UNLIKELY(heap->partly_mapped)) bytes = (size_t)segment_mapped_length(span) << GRANULE_SHIFT;
   if (RTM_UNLIKELY(!os_purge((uintptr_t)span->start, bytes))) {
-    rtm_arena.purge_refused = true;
+    RTM_WRITE_RELAXED(rtm_arena.purge_refused, true);
     return false;
   }
   atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
@@ -293,18 +320,18 @@ RTM_INLINE bool segment_purge(const struct heap *heap, const struct span *span) 
 
 // Gives back this span, which is free and not in a set.
 RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
+  if (RTM_UNLIKELY(segment_learn(heap))) {
+    segment_insert_dirty(heap, span);
+    return;
+  }
   // Where the arena has enough, the segment stays: its contents are what counts.
   if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most) {
     segment_disown(heap, span);
   } else {
-    uint32_t list = rtm_segment_lists[span->length].of;
-    if (RTM_LIKELY(segment_purge(heap, span))) {
-      heap->dirty -= span->used;
-      span->used = 0;
-      tlsf_insert(&heap->spans, SPANS_CLEAN + list, span);
-    } else {
-      tlsf_insert(&heap->spans, SPANS_DIRTY + list, span);
-    }
+    if (RTM_LIKELY(segment_purge(heap, span)))
+      segment_purged(heap, span);
+    else
+      segment_insert_dirty(heap, span);
   }
 }
 

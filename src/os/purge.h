@@ -11,7 +11,8 @@
 RTM_INLINE bool os_purge_now(uintptr_t address, size_t bytes) {
   atomic_fetch_add_explicit(&rtm_os_counts.purge, 1, memory_order_relaxed);
   long done = os_syscall(SYS_madvise, (long)address, (long)bytes, MADV_DONTNEED, 0, 0, 0);
-  return RTM_LIKELY(done == 0) || done == -ENOMEM;
+  if (RTM_LIKELY(done == 0)) return true;
+  return done == -ENOMEM;
 }
 
 // The memory reads as zero afterwards; what of the range is not mapped is passed over. False where the system refuses
