@@ -36,23 +36,24 @@ struct heap {
   uint32_t segments;                     // owned, without the spare
   uint32_t live;                         // granules in pages and medium blocks
   uint32_t dirty;                        // granules of free spans that may hold memory
-  int32_t keep, keep_least, keep_most;   // dirty granules: see segment_must_shrink, segment_learn
-  uint32_t keep_shift;                   // the part of `live` that may be kept
-  bool took_clean;                       // since segment_learn last asked
-  uint32_t spare;                        // a segment that waits for the next need; 0: none
-  bool spare_ready;                      // and it is mapped as far as possible
-  bool partly_mapped;                    // not all that is in segments is mapped
-  bool keeps_pages;                      // an empty page stays if its class has no other with free blocks
-  uint32_t waiting;                      // span index: stack of empty spans to be released (segment_wait)
-  uint32_t turn;                         // of housekeeping (page.c)
-  int32_t rest;                          // bytes to be handed out until it collects again (page.c)
-  uint32_t visited;                      // the class that it has looked at last
-  bool unusual;                          // recorded, prepared, or rtm_no_heap
-  struct stores *stores;                 // a prepared heap's (store.h); NULL: a general one
-  size_t store_from, store_reach;        // of large sizes, the stores' are [store_from, store_from + store_reach)
-  struct record *record;                 // counts its peaks (record.h); NULL: not recorded
-  uintptr_t routine;                     // start routine of its thread, 0 for the main thread or where unknown,
-  uint32_t index;                        // and its number among the heaps of that routine
+  uint32_t keep;                         // dirty granules: see segment_must_shrink
+  uint64_t keep_of_live;                 // 65536ths of `live` that may be dirty: see segment_learn
+  uint64_t keep_of_live_least;
+  bool took_clean;                 // since segment_learn last asked
+  uint32_t spare;                  // a segment that waits for the next need; 0: none
+  bool spare_ready;                // and it is mapped as far as possible
+  bool partly_mapped;              // not all that is in segments is mapped
+  bool keeps_pages;                // an empty page stays if its class has no other with free blocks
+  uint32_t waiting;                // span index: stack of empty spans to be released (segment_wait)
+  uint32_t turn;                   // of housekeeping (page.c)
+  int32_t rest;                    // bytes to be handed out until it collects again (page.c)
+  uint32_t visited;                // the class that it has looked at last
+  bool unusual;                    // recorded, prepared, or rtm_no_heap
+  struct stores *stores;           // a prepared heap's (store.h); NULL: a general one
+  size_t store_from, store_reach;  // of large sizes, the stores' are [store_from, store_from + store_reach)
+  struct record *record;           // counts its peaks (record.h); NULL: not recorded
+  uintptr_t routine;               // start routine of its thread, 0 for the main thread or where unknown,
+  uint32_t index;                  // and its number among the heaps of that routine
   struct hints hints;
   _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics
   struct heap *next;            // all heaps

@@ -13,27 +13,16 @@ void segment_init(void) {
 // ---- segments ----
 
 void segment_keep(struct heap *heap, uint32_t orphans) {
-  enum { FLOOR = SEGMENT_GRANULES * 3 / 4, MOST = 4 * FLOOR, NOTHING_OF_LIVE = 31, QUARTER_OF_LIVE = 2 };
+  enum { FLOOR = SEGMENT_GRANULES * 3 / 4 };
   // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
-  enum {
-    FEW = 4,
-    OF_FEW = SEGMENT_GRANULES / 2,
-    MOST_OF_FEW = SEGMENT_GRANULES,
-    MANY = 64,
-    OF_MANY = SEGMENT_GRANULES / 32
-  };
-  bool lazy = rtm_arena.purge == PURGE_LAZY;
-  int32_t least = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
-  if (!lazy) least = rtm_arena.purge == PURGE_NEVER ? INT32_MAX : 0;
-  heap->keep_least = least;
-  heap->keep_most = !lazy ? least : !orphans ? MOST : orphans <= FEW ? MOST_OF_FEW : least;
-  heap->keep_shift = lazy && !orphans ? QUARTER_OF_LIVE : NOTHING_OF_LIVE;
-  // What the heap has learned stays.
-  if (heap->keep < least) heap->keep = least;
-  if (heap->keep > heap->keep_most) heap->keep = heap->keep_most;
+  enum { FEW = 4, OF_FEW = SEGMENT_GRANULES / 2, MANY = 64, OF_MANY = SEGMENT_GRANULES / 32 };
+  heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
+  heap->keep_of_live = heap->keep_of_live_least = orphans ? 0 : LEAST_OF_LIVE;
+  if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
+  if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_of_live = heap->keep_of_live_least = 0;
 }
 
-void segment_keep_all(struct heap *heap) { heap->keep = heap->keep_least = INT32_MAX; }
+void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }
 
 // Segments are mapped whole if that is possible; if not, segment_map does what is.
 void segment_map_spare(struct heap *heap) {

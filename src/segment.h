@@ -35,14 +35,14 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
 // Gives everything that is free back. O(free spans).
 void segment_trim(struct heap *heap);
 
-// Free memory that a heap may keep: a quarter of what is live, and `keep` in any case: 3 MiB, more where memory that
-// went back was needed again (segment_learn); where the thread has exited, 2 MiB in the first four such heaps, 128 KiB
-// in the next sixty, nothing in others. So a program in a steady state makes no system calls, and one that shrinks
-// gives back. `keep` and `keep_shift` follow from the purge mode and from how many heaps have no thread, this one
-// included (segment_keep; 0: it has one).
+// Free memory that a heap may keep: a quarter of what is live, more where memory that went back was needed again
+// (segment_learn), and 3 MiB in any case; where the thread has exited, 2 MiB in the first four such heaps, 128 KiB in
+// the next sixty, nothing in others. So a program in a steady state makes no system calls, and one that shrinks gives
+// back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread, this one included
+// (segment_keep; 0: it has one).
+enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2 };
 RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
-  int32_t dirty = (int32_t)heap->dirty;
-  return RTM_UNLIKELY(dirty > heap->keep) && dirty > heap->keep_least && heap->dirty > heap->live >> heap->keep_shift;
+  return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * heap->keep_of_live / ALL_OF_LIVE;
 }
 void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
@@ -285,21 +285,20 @@ RTM_INLINE uint32_t segment_mapped_length(const struct span *span) {
 }
 
 // There is too much free memory, and memory that held nothing was taken since that was so before: what goes back is
-// needed again. Then the heap may keep twice as much. What goes back without having been missed makes it less, by an
-// eighth (segment_purged): a program that frees all keeps 3 MiB. True if nothing goes back this time.
+// needed again. Then the heap may keep twice as much of what is live, and nothing goes back this time. Each time that
+// something goes back makes it a little less again. True if nothing is to go back.
 RTM_INLINE bool segment_learn(struct heap *heap) {
   if (RTM_LIKELY(!heap->took_clean)) return false;
   heap->took_clean = false;
-  int32_t kept = heap->keep > heap->keep_least ? heap->keep : heap->keep_least;
-  heap->keep = kept < heap->keep_most / 2 ? kept * 2 : heap->keep_most;
-  return kept < heap->keep_most;
+  if (!heap->keep_of_live || heap->keep_of_live > MOST_OF_LIVE / 2) return false;
+  heap->keep_of_live *= 2;
+  return true;
 }
 
 // The contents of a span have gone back; it is in no set.
 RTM_INLINE void segment_purged(struct heap *heap, struct span *span) {
-  uint32_t dirty = span->used;
-  heap->dirty -= dirty;
-  heap->keep -= (int32_t)(dirty / 8);  // also below keep_least
+  heap->dirty -= span->used;
+  heap->keep_of_live -= (heap->keep_of_live - heap->keep_of_live_least) / 256;
   span->used = 0;
   tlsf_insert(&heap->spans, SPANS_CLEAN + (uint64_t)rtm_segment_lists[span->length].of, span);
 }
