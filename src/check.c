@@ -142,7 +142,8 @@ static const char *check_queues(const struct heap *heap) {
       REQUIRE(span_tag(page) == (uintptr_t)heap, "a queued page is this heap's and not full");
       REQUIRE(heap->page[class] != page, "the current page is not queued");
       REQUIRE(page->prev == before, "queues are linked both ways");
-      REQUIRE(page_linked(page) || private_blocks(page) || page->fresh < page_blocks(page), "a queued page has a block");
+      REQUIRE(page_linked(page) || private_blocks(page) || page->fresh < page_blocks(page),
+              "a queued page has a block");
       REQUIRE(++pages <= heap->pages[class], "a queue ends");
     }
     REQUIRE(heap->queue[class].tail == before, "a queue's tail is its last page");

@@ -87,8 +87,8 @@ void *alloc_miss(size_t size);
 // The last block in use of a page was freed, which is queued; and a medium block.
 void extent_page_emptied(struct heap *heap, struct span *page);
 void extent_give_medium(struct heap *heap, struct span *span);
-// Collects all that other threads have freed. O(spans with remote frees). And then a block of at most EXTENT_MAX, or NULL,
-// for alloc_miss.
+// Collects all that other threads have freed. O(spans with remote frees). And then a block of at most EXTENT_MAX, or
+// NULL, for alloc_miss.
 void extent_collect(struct heap *heap);
 void *extent_late(struct heap *heap, size_t size);
 // Changes a medium block's size in place; false (and unchanged) if that is impossible.

@@ -329,7 +329,8 @@ void rtm_heap_free(struct rtm_heap *object, void *block) {
   size_t granule = window_granule(block);
   if (RTM_LIKELY(granule < RTM_READ_RELAXED(rtm_window_granules))) {
     struct span *page = span_of(granule);
-    if (!SECURE_VARIANT && RTM_LIKELY(span_tag(page) == (uintptr_t)object->fast) && page->free != block && page->used > 1) {
+    if (!SECURE_VARIANT && RTM_LIKELY(span_tag(page) == (uintptr_t)object->fast) && page->free != block &&
+        page->used > 1) {
       *(void **)block = page->free;
       page->free = block;
       page->used--;

@@ -200,7 +200,7 @@ void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
 static RTM_NOINLINE void release_and_shrink(struct heap *heap, struct span *span) {
   unsigned joined;
   span = release(heap, span, &joined);
-  if (RTM_UNLIKELY(segment_must_shrink(heap))) {
+  if (RTM_UNLIKELY(segment_must_shrink_early(heap))) {
     if (joined) {
       segment_shrink_by(heap, span);
     } else {

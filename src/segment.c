@@ -15,7 +15,7 @@ void segment_init(void) {
 void segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FLOOR = SEGMENT_GRANULES * 3 / 4 };
   // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
-  enum { FEW = 4, OF_FEW = SEGMENT_GRANULES / 2, MANY = 64, OF_MANY = SEGMENT_GRANULES / 32 };
+  enum { FEW = 8, OF_FEW = SEGMENT_GRANULES * 3 / 8, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
   heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
   heap->keep_of_live = heap->keep_of_live_least = orphans ? 0 : LEAST_OF_LIVE;
   if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;

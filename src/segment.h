@@ -36,13 +36,21 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
 void segment_trim(struct heap *heap);
 
 // Free memory that a heap may keep: a quarter of what is live, more where memory that went back was needed again
-// (segment_learn), and 3 MiB in any case; where the thread has exited, 2 MiB in the first four such heaps, 128 KiB in
-// the next sixty, nothing in others. So a program in a steady state makes no system calls, and one that shrinks gives
+// (segment_learn), and 3 MiB in any case; where the thread has exited, 1.5 MiB in the first eight such heaps, 64 KiB in
+// the next 56, nothing in others. So a program in a steady state makes no system calls, and one that shrinks gives
 // back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread, this one included
 // (segment_keep; 0: it has one).
 enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2 };
+RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
+  return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
+}
 RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
-  return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * heap->keep_of_live / ALL_OF_LIVE;
+  return segment_keeps_too_much(heap, heap->keep_of_live);
+}
+// Where a medium block is freed: each free gives back one span, and what is left of blocks as long as half a segment is
+// not much longer than they are. So this must begin early.
+RTM_INLINE bool segment_must_shrink_early(const struct heap *heap) {
+  return segment_keeps_too_much(heap, heap->keep_of_live_least);
 }
 void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.

@@ -32,7 +32,7 @@ struct stores {
   struct heap *heap;
   struct group *group;  // of its start routine, and its number there (prepared.c)
   uint32_t number;
-  unsigned mode;  // enum mode
+  unsigned mode;      // enum mode
   size_t extent_max;  // mode `seg`: what is larger than BLOCK_MAX and not than this comes from the extent; else 0
 };
 
