@@ -107,7 +107,6 @@ void heap_orphan(struct heap *heap) {
   os_lock_release(&heaps.lock);
   // Some of what is too much for an orphan; the rest goes with what is freed into it. Four pieces are most of it, as
   // the longest come first.
-  heap->took_clean = false;
   for (unsigned pieces = 4; pieces > 0 && segment_must_shrink(heap); pieces--) segment_shrink(heap);
   __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST);
 }

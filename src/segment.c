@@ -92,7 +92,7 @@ struct span *segment_more(struct heap *heap) {
 // ---- memory that goes back ----
 
 // The longest dirty span. Where the system refuses to take contents, whole segments are all that can go.
-RTM_INLINE void shrink(struct heap *heap) {
+void segment_shrink(struct heap *heap) {
   struct span *span = tlsf_longest(&heap->spans, SPANS_DIRTY / 64, SPANS_DIRTY / 64 + SPANS_WORDS);
   if (RTM_UNLIKELY(!span)) return;
   tlsf_remove(&heap->spans, span);
@@ -105,14 +105,10 @@ RTM_INLINE void shrink(struct heap *heap) {
   }
 }
 
-void segment_shrink(struct heap *heap) {
-  if (RTM_LIKELY(!segment_learn(heap))) shrink(heap);
-}
-
 void segment_trim(struct heap *heap) {
   for (uint32_t before = heap->dirty + 1; heap->dirty && heap->dirty < before;) {  // the same: refused
     before = heap->dirty;
-    shrink(heap);
+    segment_shrink(heap);
   }
   for (struct span *next, *whole = heap->spans.head[SPANS_CLEAN + LIST_OF_WHOLE]; whole; whole = next) {
     next = whole->free_next;

@@ -44,8 +44,18 @@ enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
   return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
 }
-RTM_INLINE bool segment_must_shrink(const struct heap *heap) {
-  return segment_keeps_too_much(heap, heap->keep_of_live);
+// There is too much free memory, and memory that held nothing was taken since that was so before: what goes back is
+// needed again. Then the heap may keep twice as much of what is live, and nothing goes back this time. Each time that
+// something goes back makes it a little less again. True if nothing is to go back.
+RTM_INLINE bool segment_learn(struct heap *heap) {
+  if (RTM_LIKELY(!heap->took_clean)) return false;
+  heap->took_clean = false;
+  if (!heap->keep_of_live || heap->keep_of_live > MOST_OF_LIVE / 2) return false;
+  heap->keep_of_live *= 2;
+  return true;
+}
+RTM_INLINE bool segment_must_shrink(struct heap *heap) {
+  return segment_keeps_too_much(heap, heap->keep_of_live) && RTM_LIKELY(!segment_learn(heap));
 }
 // Where a medium block is freed: each free gives back one span, and what is left of blocks as long as half a segment is
 // not much longer than they are. So this must begin early.
@@ -292,17 +302,6 @@ RTM_INLINE uint32_t segment_mapped_length(const struct span *span) {
   return mapped - at < span->length ? mapped - at : span->length;
 }
 
-// There is too much free memory, and memory that held nothing was taken since that was so before: what goes back is
-// needed again. Then the heap may keep twice as much of what is live, and nothing goes back this time. Each time that
-// something goes back makes it a little less again. True if nothing is to go back.
-RTM_INLINE bool segment_learn(struct heap *heap) {
-  if (RTM_LIKELY(!heap->took_clean)) return false;
-  heap->took_clean = false;
-  if (!heap->keep_of_live || heap->keep_of_live > MOST_OF_LIVE / 2) return false;
-  heap->keep_of_live *= 2;
-  return true;
-}
-
 // The contents of a span have gone back; it is in no set.
 RTM_INLINE void segment_purged(struct heap *heap, struct span *span) {
   heap->dirty -= span->used;
@@ -327,10 +326,6 @@ RTM_INLINE bool segment_purge(const struct heap *heap, const struct span *span) 
 
 // Gives back this span, which is free and not in a set.
 RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
-  if (RTM_UNLIKELY(segment_learn(heap))) {
-    segment_insert_dirty(heap, span);
-    return;
-  }
   // Where the arena has enough, the segment stays: its contents are what counts.
   if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most) {
     segment_disown(heap, span);

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from rtlab.catalogue import (
     ALLOCATOR_NAMES,
+    BARE_MODES,
     GLIBC,
     PEERS,
+    REAL_TIME,
     RTMALLOC,
     SECURE,
     SECURE_FEATURES,
@@ -76,6 +78,9 @@ def find_allocators(places: Places) -> dict[str, Allocator]:
     found: dict[str, Allocator] = {}
     if places.rtmalloc.is_file():
         found[RTMALLOC] = Allocator(RTMALLOC, places.rtmalloc, "this tree", "build/librtmalloc.so")
+        for name in REAL_TIME:
+            settings = {"RTMALLOC_MODE": BARE_MODES[name]} if name in BARE_MODES else {}
+            found[name] = replace(found[RTMALLOC], name=name, environment=settings)
     if places.secure.is_file():
         found[SECURE] = Allocator(SECURE, places.secure, "this tree", "build/librtmalloc-secure.so")
         for name, feature in SECURE_FEATURES.items():
@@ -91,7 +96,7 @@ def find_allocators(places: Places) -> dict[str, Allocator]:
 def what_to_do(places: Places, name: str) -> str:
     """Why an allocator is not there, and the command that gets it."""
     if is_own(name):
-        library = places.rtmalloc if name == RTMALLOC else places.secure
+        library = places.rtmalloc if name in (RTMALLOC, *REAL_TIME) else places.secure
         return f"{name} is not built: {library} does not exist. Run 'make' first."
     return f"{name} is not there: {places.peers / name}.so does not exist. Run 'rtlab peers' first."
 

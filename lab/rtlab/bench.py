@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,10 +19,11 @@ from rtlab.loads import LOAD_NAMES, LOADS, load_entry
 from rtlab.mistakes import Mistake, choose
 from rtlab.native import Native, ensure_native
 from rtlab.places import Places
+from rtlab.profiled import Profiles
 from rtlab.ratios import mark_wrong_output
 from rtlab.real_programs import PROGRAM_NAMES, PROGRAMS, program_entry
 from rtlab.results import REFERENCES, to_frame, write_results
-from rtlab.resuming import run_rounds
+from rtlab.resuming import goes_on, key_of, run_rounds
 from rtlab.tables import absent_lines, medians_table, ratio_table, targets_table
 from rtlab.targets import judge_all
 
@@ -95,8 +97,12 @@ def run_and_show(
     out, key_file = options.out, options.out / "runs.key"
     if options.fresh:
         key_file.unlink(missing_ok=True)
+    if not goes_on(key_file, key_of(entries, allocators, options.limit_s)):
+        shutil.rmtree(out / "profiles", ignore_errors=True)
+    profiles = Profiles(native, out / "profiles", options.limit_s)
+    files = (out / "runs.csv", key_file)
     records, complete = run_rounds(
-        native, entries, allocators, options.runs, options.limit_s, out / "runs.csv", key_file, console
+        native, entries, allocators, options.runs, options.limit_s, *files, console, profiles.ready
     )
     if complete:
         key_file.unlink()  # the next call measures anew

@@ -15,6 +15,12 @@ SECURE = "rtmalloc-secure"
 FEATURES = ("guards", "random", "placement", "canaries", "gaps", "zero", "quarantine", "guard-pages")
 SECURE_FEATURES = {f"{SECURE}-{feature}": feature for feature in ("none", *FEATURES, "all")}
 SECURE_ALL = f"{SECURE}-all"
+# The real-time modes with a recorded profile and sealed, and without a profile; and a run that records one.
+BARE = "-bare"
+MODES = {f"{RTMALLOC}-{mode}": mode for mode in ("seg", "pag")}
+BARE_MODES = {name + BARE: mode for name, mode in MODES.items()}
+RECORDING = f"{RTMALLOC}-record"
+REAL_TIME = (*MODES, *BARE_MODES, RECORDING)
 GLIBC = "glibc"
 SECURE_PEERS = ("mimalloc-1.7-secure", "mimalloc-3-secure")
 
@@ -88,11 +94,11 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
 )
 
 PEER_NAMES = tuple(peer.name for peer in PEERS)
-ALLOCATOR_NAMES = (RTMALLOC, SECURE, *SECURE_FEATURES, GLIBC, *PEER_NAMES)
+ALLOCATOR_NAMES = (RTMALLOC, *REAL_TIME, SECURE, *SECURE_FEATURES, GLIBC, *PEER_NAMES)
 # Measured only where they are asked for: they are to be held against their usual builds.
-ON_REQUEST = (*SECURE_FEATURES, *SECURE_PEERS)
+ON_REQUEST = (*REAL_TIME, *SECURE_FEATURES, *SECURE_PEERS)
 
 
 def is_own(name: str) -> bool:
     """Made by `make`; the others are got by `rtlab peers`."""
-    return name in (RTMALLOC, SECURE, *SECURE_FEATURES)
+    return name in (RTMALLOC, *REAL_TIME, SECURE, *SECURE_FEATURES)

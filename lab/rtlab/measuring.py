@@ -39,6 +39,10 @@ class Run:
     output: str  # digest of what must be the same under each allocator
     client_s: float | None = None  # for a server: how long its client ran
 
+    @classmethod
+    def failed(cls, status: str) -> Run:
+        return cls(0, 0, 0, 0, status, "")
+
     @property
     def cpu_s(self) -> float:
         return self.user_s + self.system_s

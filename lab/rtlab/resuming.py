@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -37,6 +37,11 @@ def key_of(entries: Sequence[Entry], allocators: Sequence[Allocator], limit_s: i
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+def goes_on(key_file: Path, key: str) -> bool:
+    """An earlier call with this key was interrupted."""
+    return key_file.is_file() and key_file.read_text() == key
+
+
 def run_rounds(
     native: Native,
     entries: Sequence[Entry],
@@ -46,10 +51,14 @@ def run_rounds(
     file: Path,
     key_file: Path,
     console: Console,
+    ready: Callable[[Entry, Allocator], Allocator | Run] | None = None,
 ) -> tuple[list[Record], bool]:
-    """As rounds.run_all. What `file` holds already is taken as it is if `key_file` says that it is of the same."""
+    """As rounds.run_all. What `file` holds already is taken as it is if `key_file` says that it is of the same.
+
+    `ready` says what is measured for an entry, or gives a run that failed before it began.
+    """
     key = key_of(entries, allocators, limit_s)
-    done = read_records(file) if key_file.is_file() and key_file.read_text() == key else []
+    done = read_records(file) if goes_on(key_file, key) else []
     key_file.write_text(key)
     with progress_bar(console) as bar:
         task = bar.add_task("", total=len(entries) * len(allocators) * rounds)
@@ -62,6 +71,7 @@ def run_rounds(
             count += 1
 
         def one(entry: Entry, allocator: Allocator) -> Run:
-            return measure(native, entry, allocator, limit_s)
+            chosen = ready(entry, allocator) if ready else allocator
+            return chosen if isinstance(chosen, Run) else measure(native, entry, chosen, limit_s)
 
         return run_all(entries, allocators, rounds, one, file, progress, done)

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from rtlab.allocators import Allocator
-from rtlab.catalogue import GLIBC
+from rtlab.catalogue import GLIBC, MODES
 from rtlab.mistakes import Mistake
 from rtlab.places import Places
 from rtlab.processes import Failed, run_tool
-from rtlab.profiled import MODES, loading, recording
+from rtlab.profiled import loading, recording
 
 POOLS = {
     "pool": "pool, thread-local",

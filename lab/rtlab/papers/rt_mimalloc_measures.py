@@ -13,7 +13,6 @@ from rich.console import Console
 
 from rtlab.allocators import Allocator
 from rtlab.entries import Entry
-from rtlab.measuring import measure
 from rtlab.native import Native
 from rtlab.papers.rt_mimalloc_times import (
     SYNTHETIC,
@@ -24,32 +23,15 @@ from rtlab.papers.rt_mimalloc_times import (
     synthetic_row,
 )
 from rtlab.papers.rt_mimalloc_variants import FIGURE_2, FIGURES_9_AND_10, profile_of, ready
-from rtlab.profiled import PROFILED, recording
+from rtlab.profiled import PROFILED, recorded
 from rtlab.ratios import failures as failures_of
 from rtlab.ratios import good_runs, mark_wrong_output
 from rtlab.results import to_frame
 from rtlab.resuming import run_rounds
 from rtlab.traces.replaying import Bench
 
-RECORDINGS_MOST = 5
 VOTES = 5  # runs of the synthetic load, at least
 PROBES = 3  # runs of a benchmark for its allocation times, at least
-
-
-def recorded(native: Native, entry: Entry, allocator: Allocator, profile: Path, limit_s: int) -> str:
-    """Records until the profile stays as it is (the paper's section VII); 'ok' or why not."""
-    unfinished = profile.with_suffix(".unfinished")
-    unfinished.unlink(missing_ok=True)
-    before = b""
-    for _ in range(RECORDINGS_MOST):
-        run = measure(native, entry, recording(allocator, unfinished), limit_s)
-        if run.status != "ok" or not unfinished.is_file():
-            return f"{run.status} (recording)" if run.status != "ok" else "X no profile"
-        if unfinished.read_bytes() == before:
-            break
-        before = unfinished.read_bytes()
-    unfinished.rename(profile)
-    return "ok"
 
 
 @dataclass

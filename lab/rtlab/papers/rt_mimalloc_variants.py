@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from rtlab.allocators import Allocator
-from rtlab.catalogue import GLIBC, RTMALLOC
+from rtlab.catalogue import BARE, GLIBC, MODES, RTMALLOC
 from rtlab.places import Places
-from rtlab.profiled import MODES, PROFILED, loading
+from rtlab.profiled import PROFILED, loading
 from rtlab.traces.contenders import TALLOC, find_contenders, why_absent
 
 REFERENCE = "mimalloc-1.7"
@@ -18,7 +18,6 @@ TLSF, TLSF_PROFILE = "tlsf", "tlsf-profile"
 ORIGINAL = "rt-mimalloc-original"
 SEG, PAG = "rt-mimalloc-seg", "rt-mimalloc-pag"
 OURS = f"{RTMALLOC}-general"
-BARE = "-bare"  # without profile
 PEAK_LIVE = 256 << 20  # of the benchmarks, for TLSF's area
 
 # Section IV-B: what Figure 2 shows, and the figures' order of the paper's variants (section VII).
@@ -31,7 +30,7 @@ FIGURES_9_AND_10 = (REFERENCE, *PREPARED, *UNPREPARED, TALLOC, TLSF, TLSF_PROFIL
 
 def bare(allocator: Allocator) -> Allocator:
     """The same setting without a profile."""
-    settings = {"RTMALLOC_MODE": allocator.name.removeprefix(f"{RTMALLOC}-")} if allocator.name in MODES else {}
+    settings = {"RTMALLOC_MODE": MODES[allocator.name]} if allocator.name in MODES else {}
     return replace(allocator, name=allocator.name + BARE, environment=settings)
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from rich.console import Console
 
 from rtlab.allocators import Allocator
+from rtlab.catalogue import MODES
 from rtlab.entries import Entry
 from rtlab.environment import describe
 from rtlab.measuring import measure
@@ -25,7 +26,7 @@ from rtlab.mistakes import Mistake
 from rtlab.native import Native, ensure_native
 from rtlab.page import table_of, write_page
 from rtlab.places import Places
-from rtlab.profiled import MODES, PROFILED, loading, recording
+from rtlab.profiled import PROFILED, loading, recording
 from rtlab.results import to_frame
 from rtlab.resuming import run_rounds
 from rtlab.svg import as_svg, new_figure

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from rtlab.allocators import Allocator, find_allocators, what_to_do
-from rtlab.catalogue import ALLOCATOR_NAMES, RTMALLOC
+from rtlab.catalogue import ALLOCATOR_NAMES, BARE_MODES, RECORDING
 from rtlab.mistakes import Mistake, choose
 from rtlab.places import Places
-from rtlab.profiled import MODES
 
 RT_MIMALLOC = ("rt-mimalloc-original", "rt-mimalloc-seg", "rt-mimalloc-pag")
 ALGORITHMS = (
@@ -24,7 +22,12 @@ ALGORITHMS = (
     "dlmalloc-2.8.3",
 )
 TALLOC = "talloc"
-NAMES = (RTMALLOC, *MODES, *ALLOCATOR_NAMES[1:], *RT_MIMALLOC, TALLOC, *ALGORITHMS)
+NAMES = (
+    *(name for name in ALLOCATOR_NAMES if name not in (*BARE_MODES, RECORDING)),
+    *RT_MIMALLOC,
+    TALLOC,
+    *ALGORITHMS,
+)
 # Libraries in build/algorithms that are not named after their allocator.
 LIBRARIES = {TALLOC: "libtalloc-pool-preload.so", "tlsf-profile": "libtlsf-preload.so"}
 LEAST_AREA = 1 << 30
@@ -44,9 +47,6 @@ def library_of(places: Places, name: str) -> Path:
 def find_contenders(places: Places, peak_live: int) -> dict[str, Allocator]:
     """Every one that is there, in the order of NAMES."""
     found = find_allocators(places)
-    for name in MODES:
-        if RTMALLOC in found:
-            found[name] = replace(found[RTMALLOC], name=name)
     area = {"ALGORITHM_AREA": str(area_bytes(peak_live))}
     for name in (*RT_MIMALLOC, TALLOC, *ALGORITHMS):
         library = library_of(places, name)
@@ -56,8 +56,6 @@ def find_contenders(places: Places, peak_live: int) -> dict[str, Allocator]:
 
 
 def why_absent(places: Places, name: str) -> str:
-    if name in MODES:
-        return what_to_do(places, RTMALLOC)
     if name == TALLOC:
         return f"{name} is not built: it wants libtalloc. Run 'tools/setup-debian bench' and 'make'."
     if name in ALGORITHMS or name in RT_MIMALLOC:
