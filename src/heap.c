@@ -102,8 +102,11 @@ void heap_orphan(struct heap *heap) {
   hint_empty_stash(&heap->hints);
   os_lock_acquire(&heaps.lock);
   segment_keep(heap, ++heaps.orphan_count);
-  heap->next_orphan = heaps.orphans;
-  heaps.orphans = heap;
+  struct heap **link = &heaps.orphans;
+  // While a profile is recorded, in order of their numbers: the lowest is taken first, as it is when that is loaded.
+  while (RTM_UNLIKELY(heap->record != NULL) && *link && (*link)->index < heap->index) link = &(*link)->next_orphan;
+  heap->next_orphan = *link;
+  *link = heap;
   os_lock_release(&heaps.lock);
   // Some of what is too much for an orphan; the rest goes with what is freed into it. Four pieces are most of it, as
   // the longest come first.
@@ -137,11 +140,14 @@ static struct heap *make_general(uintptr_t routine) {
   return heap;
 }
 
-struct heap *heap_general(void) {
-  struct heap *heap = adopt(rtm_thread_routine);
-  if (!heap) heap = make_general(rtm_thread_routine);
+static struct heap *general_of(uintptr_t routine) {
+  struct heap *heap = adopt(routine);
+  if (!heap) heap = make_general(routine);
   if (heap) mode_adapt(heap);
   return heap;
+}
+struct heap *heap_general(void) {
+  return general_of(rtm_thread_routine);
 }
 
 struct heap *heap_fast(struct heap *heap) {
@@ -153,6 +159,12 @@ static void use(struct heap *heap) {
   rtm_fast_heap = heap_fast(heap);
 }
 
+static void begin(struct heap *heap) {
+  use(heap);
+  if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(true);
+  process_watch_thread();
+}
+
 struct heap *heap_of_thread(void) {
   if (rtm_heap != &rtm_no_heap) return rtm_heap;
   if (!process_init()) return NULL;
@@ -160,10 +172,28 @@ struct heap *heap_of_thread(void) {
   struct heap *heap = mode_take_heap(rtm_thread_routine);
   if (!heap) heap = heap_general();
   if (!heap) return NULL;
-  use(heap);
-  if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(true);
-  process_watch_thread();
+  begin(heap);
   return heap;
+}
+
+struct heap *heap_ready(uintptr_t routine) {
+  struct heap *heap = mode_offer_heap(routine);
+  return RTM_UNLIKELY(!heap) && rtm_options.record[0] ? general_of(routine) : heap;
+}
+
+void heap_begin(struct heap *heap, uintptr_t routine) {
+  rtm_thread_routine = routine;
+  if (heap)
+    begin(heap);
+  else
+    heap_of_thread();
+}
+
+void heap_not_begun(struct heap *heap) {
+  if (heap->stores)
+    mode_leave_heap(heap);
+  else
+    heap_orphan(heap);
 }
 
 void heap_change(void) {

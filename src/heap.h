@@ -86,6 +86,14 @@ RTM_HIDDEN extern _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_
 struct heap *heap_of_thread(void);
 // A general heap: adopted or made. NULL: out of memory.
 struct heap *heap_general(void);
+// For a thread that is about to be started: its prepared heap, or while a profile is recorded the one that counts for
+// it. Chosen by the starting thread, as the order in which threads are started is the same in another run more often
+// than the order in which they run. NULL: it finds one itself.
+struct heap *heap_ready(uintptr_t routine);
+// The calling thread's first step, with what heap_ready gave.
+void heap_begin(struct heap *heap, uintptr_t routine);
+// The thread could not be started.
+void heap_not_begun(struct heap *heap);
 // The state of a heap that a thread has.
 enum heap_state heap_owned(void);
 // A heap of its own in this state, `index` of its routine or the next that is free; in the list of all heaps. NULL: out

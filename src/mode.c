@@ -3,7 +3,6 @@
 #include "mode.h"
 
 #include <errno.h>
-#include <link.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "arena.h"
 #include "message.h"
 #include "options.h"
-#include "os/file.h"
+#include "os/module.h"
 #include "os/pin.h"
 #include "prepared.h"
 #include "profile.h"
@@ -27,6 +26,7 @@ static struct {
   enum mode mode;
   _Atomic bool sealed;
   struct stores *all;
+  struct late *late;
   _Atomic uint64_t misses[RTM_MISS_KINDS];
   uint64_t calls_at_seal;
   size_t held;  // bytes made ready by loading
@@ -106,34 +106,59 @@ uint64_t rtm_misses_of(enum rtm_miss kind) {
 
 // ---- prepared heaps ----
 
-struct search {
-  const char *module;
-  uintptr_t base;
+// The start routine of a thread whose module was not there when the profile was loaded, and may be opened later. The
+// heaps know it by the address of this entry.
+struct late {
+  char module[PROFILE_MODULE];
+  uint64_t offset;
+  _Atomic uintptr_t routine;  // 0: not seen yet
+  struct late *next;
 };
 
-static int match_module(struct dl_phdr_info *module, size_t size, void *argument) {
-  (void)size;
-  struct search *search = argument;
-  const char *name = module->dlpi_name;
-  char self[4096];
-  if (!*name) {  // the program itself
-    if (!os_program_path(self, sizeof self)) return 0;
-    name = self;
-  }
-  const char *slash = strrchr(name, '/');
-  if (strncmp(slash ? slash + 1 : name, search->module, PROFILE_MODULE - 1) != 0) return 0;
-  search->base = module->dlpi_addr;
-  return 1;
+// 0: no memory.
+static uintptr_t late_routine(const struct profile_record *thread) {
+  for (struct late *late = state.late; late; late = late->next)
+    if (late->offset == thread->offset && strcmp(late->module, thread->module) == 0) return (uintptr_t)late;
+  struct late *late = arena_metadata(sizeof *late);
+  if (!late) return 0;
+  memcpy(late->module, thread->module, sizeof late->module);
+  late->offset = thread->offset;
+  late->next = state.late;
+  state.late = late;
+  return (uintptr_t)late;
 }
 
-// The address of the thread's start routine in this process; false if its module is not there.
+// Modules that have been opened since. At the seal, so that their threads' starts need not ask for names.
+static void late_look(void) {
+  uintptr_t base;
+  for (struct late *late = state.late; late; late = late->next)
+    if (os_module_base(late->module, sizeof late->module, &base))
+      atomic_store_explicit(&late->routine, base + late->offset, memory_order_relaxed);
+}
+
+// A routine that is in no heap's table: is it one of these? A search, as long as there are such routines.
+static RTM_NOINLINE struct heap *take_late(uintptr_t routine) {
+  for (struct late *late = state.late; late; late = late->next)
+    if (atomic_load_explicit(&late->routine, memory_order_relaxed) == routine) return prepared_take((uintptr_t)late);
+  char module[PROFILE_MODULE];
+  uint64_t offset;
+  if (!os_module_of(routine, module, sizeof module, &offset)) return NULL;
+  for (struct late *late = state.late; late; late = late->next) {
+    if (late->offset != offset || strcmp(late->module, module) != 0) continue;
+    atomic_store_explicit(&late->routine, routine, memory_order_relaxed);
+    return prepared_take((uintptr_t)late);
+  }
+  return NULL;
+}
+
+// The thread's start routine in this process, or what stands for it; false if there is no memory.
 static bool find_routine(const struct profile_record *thread, uintptr_t *routine) {
-  *routine = 0;
-  if (!thread->module[0]) return true;
-  struct search search = {thread->module, 0};
-  if (!dl_iterate_phdr(match_module, &search)) return false;
-  *routine = search.base + thread->offset;
-  return true;
+  uintptr_t base = 0;
+  if (!thread->module[0] || os_module_base(thread->module, sizeof thread->module, &base))
+    *routine = base + thread->offset;  // the main thread: 0
+  else
+    *routine = late_routine(thread);
+  return *routine || !thread->module[0];
 }
 
 // What a store is made of: so many blocks of the bin, and a few more, as a free may be on its way for a while.
@@ -248,7 +273,7 @@ static bool make_extent(struct heap *heap, uint64_t granules, bool *permitted) {
 
 static const char *prepare(const struct profile_record *thread, enum mode mode, bool *permitted) {
   uintptr_t routine;
-  if (!find_routine(thread, &routine)) return NULL;  // its module may come later: such threads are misses
+  if (!find_routine(thread, &routine)) return "the system does not give the memory that it needs";
   struct heap *heap = heap_new(routine, thread->index, mode == MODE_PAG ? HEAP_STORES : heap_owned());
   struct stores *stores = heap ? arena_metadata(sizeof *stores) : NULL;
   if (!stores) return "the system does not give the memory that it needs";
@@ -276,10 +301,15 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   return NULL;
 }
 
-struct heap *mode_take_heap(uintptr_t routine) {
+struct heap *mode_offer_heap(uintptr_t routine) {
   if (state.mode == MODE_GENERAL || !state.all) return NULL;
   struct heap *heap = prepared_take(routine);
-  if (RTM_UNLIKELY(!heap)) missed(RTM_MISS_THREAD, 0);
+  return RTM_UNLIKELY(!heap) && state.late ? take_late(routine) : heap;
+}
+
+struct heap *mode_take_heap(uintptr_t routine) {
+  struct heap *heap = mode_offer_heap(routine);
+  if (RTM_UNLIKELY(!heap) && state.mode != MODE_GENERAL && state.all) missed(RTM_MISS_THREAD, 0);
   return heap;
 }
 
@@ -311,8 +341,7 @@ static const char *load(const char *path, enum mode mode) {
   const char *wrong = profile_read(path, &profile);
   if (wrong) return wrong;
   uint64_t before = os_clock_us();
-  profile_level(&profile);
-  wrong = check_sizes(&profile, mode);
+  wrong = profile_level(&profile) ? check_sizes(&profile, mode) : "the system does not give the memory that it needs";
   if (wrong) {
     profile_drop(&profile);
     return wrong;
@@ -390,6 +419,7 @@ int rtm_seal(void) {
   else if (mode_is_sealed())
     wrong = "the process is sealed already";
   else {
+    late_look();
     state.calls_at_seal = system_calls();
     atomic_store_explicit(&state.sealed, true, memory_order_seq_cst);
   }

@@ -25,6 +25,8 @@ void mode_start(void);
 // A heap was made for a thread that none was prepared for: as the mode wants it.
 void mode_adapt(struct heap *heap);
 // A prepared heap that waits for a thread with this start routine; NULL if there is none.
+struct heap *mode_offer_heap(uintptr_t routine);
+// The same, and counts a miss if there is none though a profile is loaded.
 struct heap *mode_take_heap(uintptr_t routine);
 // Its thread has exited.
 void mode_leave_heap(struct heap *heap);

@@ -164,12 +164,30 @@ bool profile_merge(struct profile *profile, const struct profile *other) {
   return true;
 }
 
-void profile_level(struct profile *profile) {
+static uint64_t weight(const struct profile_record *record) {
+  uint64_t bytes = PROFILE_LITTLE;
+  for (unsigned bin = 0; bin < BINS; bin++) bytes += record->blocks[bin] * (uint64_t)bin_size(bin);
+  return bytes;
+}
+
+bool profile_level(struct profile *profile) {
   uint32_t records = profile->header->records;
+  struct own {
+    uint64_t weight;
+    struct profile_record record;
+  };
+  if (!records) return true;
+  size_t mapped = bits_round_up(records * sizeof(struct own), GRANULE_SIZE);
+  struct own *own = os_map(mapped);
+  if (!own) return false;
+  for (uint32_t at = 0; at < records; at++) own[at] = (struct own){weight(&profile->record[at]), profile->record[at]};
   for (uint32_t at = 0; at < records; at++)
     for (uint32_t other = 0; other < records; other++) {
-      struct profile_record *mine = &profile->record[at], *its = &profile->record[other];
-      if (mine->offset == its->offset && strncmp(mine->module, its->module, PROFILE_MODULE) == 0)
-        merge_record(mine, its);
+      const struct own *mine = &own[at], *its = &own[other];
+      if (mine->record.offset != its->record.offset) continue;
+      if (strncmp(mine->record.module, its->record.module, PROFILE_MODULE) != 0) continue;
+      if (its->weight / PROFILE_ALIKE <= mine->weight) merge_record(&profile->record[at], &its->record);
     }
+  os_unmap((uintptr_t)own, mapped);
+  return true;
 }

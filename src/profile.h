@@ -49,7 +49,10 @@ const char *profile_write(const char *path, struct profile *profile);
 void profile_drop(struct profile *profile);
 // Takes over the other's records: by maximum where both have one. False: out of memory.
 bool profile_merge(struct profile *profile, const struct profile *other);
-// Every thread of a routine gets the maximum over all of that routine: which of them comes first is chance.
-void profile_level(struct profile *profile);
+// Threads of a routine whose peaks are alike get the maximum over these: which of them comes first is chance. Alike are
+// those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each. (A program may
+// start all its threads at one routine, as the JVM does.) False: out of memory, and nothing changed.
+enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10 };
+bool profile_level(struct profile *profile);
 
 #endif

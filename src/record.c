@@ -1,13 +1,11 @@
 // See record.h.
-#define _GNU_SOURCE
 #include "record.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <string.h>
 
 #include "extent.h"
 #include "os/file.h"
+#include "os/module.h"
 
 static struct record *_Atomic records;
 static _Atomic uint32_t threads, threads_peak;
@@ -16,24 +14,12 @@ static void most(uint32_t *peak, uint32_t now) {
   if (now > *peak) *peak = now;
 }
 
-// The start routine's module and offset, as they are the same in another run.
 static void name_thread(struct profile_record *thread, const struct heap *heap) {
-  Dl_info info;
-  struct link_map *map;
-  char self[4096];
   thread->index = heap->index;
   if (!heap->routine) return;
-  if (!dladdr1((const void *)heap->routine, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fname) {
-    thread->offset = heap->routine;
-    return;
-  }
-  // Of the program itself dladdr gives the first argument, which programs overwrite to show what they do.
-  const char *name = !*map->l_name && os_program_path(self, sizeof self) ? self : info.dli_fname;
-  const char *slash = strrchr(name, '/');
-  if (slash) name = slash + 1;
-  size_t length = strlen(name);
-  memcpy(thread->module, name, length < PROFILE_MODULE ? length : PROFILE_MODULE - 1);
-  thread->offset = heap->routine - (uintptr_t)info.dli_fbase;
+  uint64_t offset = heap->routine;  // of what is in no module
+  os_module_of(heap->routine, thread->module, PROFILE_MODULE, &offset);
+  thread->offset = offset;
 }
 
 struct record *record_new(struct heap *heap) {

@@ -12,12 +12,12 @@ typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void 
 struct start {
   void *(*routine)(void *);
   void *argument;
+  struct heap *heap;  // NULL: the thread finds its own
 };
 
 static void *run(void *block) {
   struct start start = *(struct start *)block;
-  rtm_thread_routine = (uintptr_t)start.routine;
-  heap_of_thread();
+  heap_begin(start.heap, (uintptr_t)start.routine);
   free_fast(block);
   return start.routine(start.argument);
 }
@@ -32,8 +32,10 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
   }
   struct start *start = alloc_fast(sizeof *start);
   if (!start) return EAGAIN;
-  *start = (struct start){routine, argument};
+  struct heap *heap = heap_ready((uintptr_t)routine);
+  *start = (struct start){routine, argument, heap};
   int failed = real(thread, attributes, run, start);
+  if (failed && heap) heap_not_begun(heap);
   if (failed) free_fast(start);
   return failed;
 }

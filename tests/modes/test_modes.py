@@ -53,6 +53,27 @@ def test_a_sealed_program_misses_nothing_and_makes_no_call(profile: Path, mode: 
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_program_of_fixed_addresses_finds_its_threads_heaps(mode: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "load.rtp", tmp_path / "report.json"
+    for _ in range(3):
+        assert run("load_fixed", record=str(profile)).returncode == 0
+    result = run("load_fixed", profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
+    assert result.returncode == 0, result.stderr
+    assert json.loads(report.read_text())["misses"] == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_threads_of_a_module_that_is_opened_later_find_their_heaps(mode: str, tmp_path: Path) -> None:
+    profile, report, plugin = tmp_path / "late.rtp", tmp_path / "report.json", str(PROGRAMS / "plugin.so")
+    for _ in range(3):
+        assert run("late", plugin, record=str(profile)).returncode == 0
+    result = run("late", plugin, profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
+    assert result.returncode == 0, result.stderr
+    told = json.loads(report.read_text())
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     result = run("load", mode=mode, report=str(report))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from rtmalloc_tools.profile.combine import maximum
@@ -24,6 +25,7 @@ MEANINGS = {
     "seg": "What the allocator makes ready: the recorded pages and spans, a quarter and 256 KiB more. Not a "
     "bound of what the program needs: another order of requests may fragment more, and is then a miss.",
 }
+ALIKE, LITTLE = 4, 16 << 10  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
 EXTENT_MORE = 64
@@ -77,13 +79,19 @@ def page_bytes(record: Record) -> int:
 
 
 def levelled(profile: Profile) -> list[Record]:
-    """The threads, each with the maximum over all of its start routine: which of them comes first is chance."""
-    most: dict[tuple[str, int], Record] = {}
+    """The threads, each with the maximum over those of its start routine that are alike (src/profile.h)."""
     threads = [record for record in profile.records if not record.process]
-    for record in threads:
-        routine = record.module, record.offset
-        most[routine] = maximum(most[routine], record) if routine in most else record
-    return [most[record.module, record.offset] for record in threads]
+    weights = [LITTLE + block_bytes(record) for record in threads]
+    routines: dict[tuple[str, int], list[int]] = {}
+    for at, record in enumerate(threads):
+        routines.setdefault((record.module, record.offset), []).append(at)
+
+    def level(at: int) -> Record:
+        same = routines[threads[at].module, threads[at].offset]
+        alike = [threads[other] for other in same if weights[other] // ALIKE <= weights[at]]
+        return reduce(maximum, alike, threads[at])
+
+    return [level(at) for at in range(len(threads))]
 
 
 def stores_of(record: Record, mode: str) -> list[tuple[int, int]]:

@@ -1,0 +1,27 @@
+// A module that is opened when the program runs already. Its threads allocate; its constructor waits for one.
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *work(void *unused) {
+  (void)unused;
+  enum { BLOCKS = 500 };
+  static _Thread_local char *blocks[BLOCKS];
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    blocks[i] = malloc(16 + i * 7);
+    if (!blocks[i]) abort();
+    memset(blocks[i], 1, 16 + i * 7);
+  }
+  for (unsigned i = 0; i < BLOCKS; i++) free(blocks[i]);
+  return NULL;
+}
+
+static void run(unsigned threads) {
+  pthread_t started[8];
+  for (unsigned i = 0; i < threads; i++)
+    if (pthread_create(&started[i], NULL, work, NULL) != 0) abort();
+  for (unsigned i = 0; i < threads; i++) pthread_join(started[i], NULL);
+}
+
+__attribute__((constructor)) static void at_open(void) { run(1); }
+void plugin_run(void) { run(3); }
