@@ -296,8 +296,11 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
     return "the system does not give the memory that it needs";
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
-  stores->next = state.all;
-  state.all = stores;
+  // By number: prepared_take finds the lowest first, as the recording does.
+  struct stores **link = &state.all;
+  while (*link && (*link)->heap->index < heap->index) link = &(*link)->next;
+  stores->next = *link;
+  *link = stores;
   return NULL;
 }
 
@@ -348,8 +351,7 @@ static const char *load(const char *path, enum mode mode) {
   }
   loading = true;
   bool permitted = os_pin_library();
-  // In reverse: prepared_take finds the lowest index first, as the recording does.
-  for (uint32_t at = profile.header->records; at-- > 0 && !wrong;)
+  for (uint32_t at = 0; at < profile.header->records && !wrong; at++)
     if (!(profile.record[at].flags & PROFILE_PROCESS)) wrong = prepare(&profile.record[at], mode, &permitted);
   size_t index_bytes = 0;
   if (!wrong && state.all) wrong = prepared_index(state.all, &index_bytes, &permitted);

@@ -7,7 +7,7 @@
 //     level 0   a bit for each heap
 //     level l   a bit for each word of level l - 1;  level 2 is one word: 64^3 heaps of a routine at most
 //
-// A thread that starts goes down the tree and clears the heap's bit; if another was faster it goes down again, three
+// Who starts a thread goes down the tree and clears the heap's bit; if another was faster it goes down again, three
 // times at most. No loop and no lock. Only if nothing was found then, all bits are looked at one by one: none is set,
 // or other threads of the routine were each time a moment ahead.
 #ifndef RTM_PREPARED_H

@@ -13,7 +13,17 @@ from rtmalloc_tools.files import read_bytes
 from rtmalloc_tools.mistakes import Mistake, unknown_name
 
 MODES = ("general", "seg", "pag")
-OPERATIONS = ("malloc", "free", "remote free", "calloc", "realloc", "aligned_alloc", "thread create", "thread start", "thread exit")
+OPERATIONS = (
+    "malloc",
+    "free",
+    "remote free",
+    "calloc",
+    "realloc",
+    "aligned_alloc",
+    "thread create",
+    "thread start",
+    "thread exit",
+)
 KINDS = ("page", "span", "huge", "any")
 PATHS_FILE = Path(__file__).with_name("paths.toml")
 
