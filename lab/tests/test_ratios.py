@@ -94,3 +94,15 @@ def test_the_secure_build_is_held_to_its_targets_where_it_was_measured():
     verdicts = [verdict for verdict in judge_all(frame(*rows)) if verdict.target.name == "rtmalloc-secure"]
     assert [verdict.met for verdict in verdicts] == [True, False]
     assert not [verdict for verdict in judge_all(two_entries(0.5)) if verdict.target.name != "rtmalloc"]
+
+
+def test_memory_of_the_modes_has_a_free_part_and_racing_entries_another_limit():
+    rows = []
+    for entry, seg, pag in (("cfrac", 2.5, 3.0), ("larson", 2.6, 3.9)):
+        for name, memory in (("rtmalloc", 1.0), ("rtmalloc-seg", seg), ("rtmalloc-pag", pag)):
+            rows.append((entry, 0, name, 1.0, memory))
+    memory = {v.target.name: v for v in judge_all(frame(*rows)) if v.target.name != "rtmalloc" and v.target.free_mib}
+    seg, pag = memory["rtmalloc-seg"], memory["rtmalloc-pag"]
+    assert (seg.met, seg.remark) == (False, "larson")
+    assert seg.value == pytest.approx(1.6)  # (2.6 - 1) / 1 beyond 1.5; cfrac's 1.5 is not
+    assert pag.met and pag.remark == "cfrac"  # 2.0 of 2; larson's 2.9 of 3 is further away
