@@ -20,6 +20,7 @@
 #include "secure/secure.h"
 #include "segment.h"
 
+static const char no_memory[] = "the system does not give the memory that it needs";
 static bool loading;
 static struct {
   struct os_lock lock;
@@ -115,11 +116,17 @@ struct late {
   struct late *next;
 };
 
+static struct late *late_find(const char *module, uint64_t offset) {
+  struct late *late = state.late;
+  while (late && (late->offset != offset || strcmp(late->module, module) != 0)) late = late->next;
+  return late;
+}
+
 // 0: no memory.
 static uintptr_t late_routine(const struct profile_record *thread) {
-  for (struct late *late = state.late; late; late = late->next)
-    if (late->offset == thread->offset && strcmp(late->module, thread->module) == 0) return (uintptr_t)late;
-  struct late *late = arena_metadata(sizeof *late);
+  struct late *late = late_find(thread->module, thread->offset);
+  if (late) return (uintptr_t)late;
+  late = arena_metadata(sizeof *late);
   if (!late) return 0;
   memcpy(late->module, thread->module, sizeof late->module);
   late->offset = thread->offset;
@@ -143,12 +150,10 @@ static RTM_NOINLINE struct heap *take_late(uintptr_t routine) {
   char module[PROFILE_MODULE];
   uint64_t offset;
   if (!os_module_of(routine, module, sizeof module, &offset)) return NULL;
-  for (struct late *late = state.late; late; late = late->next) {
-    if (late->offset != offset || strcmp(late->module, module) != 0) continue;
-    atomic_store_explicit(&late->routine, routine, memory_order_relaxed);
-    return prepared_take((uintptr_t)late);
-  }
-  return NULL;
+  struct late *late = late_find(module, offset);
+  if (!late) return NULL;
+  atomic_store_explicit(&late->routine, routine, memory_order_relaxed);
+  return prepared_take((uintptr_t)late);
 }
 
 // The thread's start routine in this process, or what stands for it; false if there is no memory.
@@ -231,7 +236,7 @@ static const char *make_stores(struct heap *heap, const struct profile_record *t
   _Atomic uint64_t *tree = os_map(bits_round_up(words, GRANULE_SIZE));
   if (!tree) {
     arena_give_run(run);
-    return "the system does not give the memory that it needs";
+    return no_memory;
   }
   pinned(tree, words, permitted);
   pinned(run->start, bytes, permitted);
@@ -273,10 +278,10 @@ static bool make_extent(struct heap *heap, uint64_t granules, bool *permitted) {
 
 static const char *prepare(const struct profile_record *thread, enum mode mode, bool *permitted) {
   uintptr_t routine;
-  if (!find_routine(thread, &routine)) return "the system does not give the memory that it needs";
+  if (!find_routine(thread, &routine)) return no_memory;
   struct heap *heap = heap_new(routine, thread->index, mode == MODE_PAG ? HEAP_STORES : heap_owned());
   struct stores *stores = heap ? arena_metadata(sizeof *stores) : NULL;
-  if (!stores) return "the system does not give the memory that it needs";
+  if (!stores) return no_memory;
   for (unsigned i = 0; i < BINS_LARGE; i++) stores->large[i] = &rtm_no_store[0];
   if (mode == MODE_PAG)
     for (unsigned class = 1; class <= CLASSES; class ++) {
@@ -292,8 +297,7 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
   const char *wrong = make_stores(heap, thread, mode, permitted);
   if (wrong) return wrong;
-  if (mode == MODE_SEG && !make_extent(heap, extent_granules(thread), permitted))
-    return "the system does not give the memory that it needs";
+  if (mode == MODE_SEG && !make_extent(heap, extent_granules(thread), permitted)) return no_memory;
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
   // By number: prepared_take finds the lowest first, as the recording does.
@@ -304,15 +308,17 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   return NULL;
 }
 
+static bool has_prepared(void) { return state.mode != MODE_GENERAL && state.all; }
+
 struct heap *mode_offer_heap(uintptr_t routine) {
-  if (state.mode == MODE_GENERAL || !state.all) return NULL;
+  if (!has_prepared()) return NULL;
   struct heap *heap = prepared_take(routine);
   return RTM_UNLIKELY(!heap) && state.late ? take_late(routine) : heap;
 }
 
 struct heap *mode_take_heap(uintptr_t routine) {
   struct heap *heap = mode_offer_heap(routine);
-  if (RTM_UNLIKELY(!heap) && state.mode != MODE_GENERAL && state.all) missed(RTM_MISS_THREAD, 0);
+  if (RTM_UNLIKELY(!heap) && has_prepared()) missed(RTM_MISS_THREAD, 0);
   return heap;
 }
 
@@ -337,14 +343,14 @@ static void warn_limit(void) {
 
 static const char *load(const char *path, enum mode mode) {
   struct profile profile;
-  if (state.mode != MODE_GENERAL && state.all) return "a profile is loaded already; one process has one";
+  if (has_prepared()) return "a profile is loaded already; one process has one";
   if (mode_is_sealed()) return "the process is sealed; rtm_unseal first";
   if (SECURE_VARIANT && mode == MODE_SEG && (span_guard() || rtm_secure.features & SECURE_ALONE))
     return "guards behind pages, or blocks that stand alone, are on: set RTMALLOC_MODE, which switches them off";
   const char *wrong = profile_read(path, &profile);
   if (wrong) return wrong;
   uint64_t before = os_clock_us();
-  wrong = profile_level(&profile) ? check_sizes(&profile, mode) : "the system does not give the memory that it needs";
+  wrong = profile_level(&profile) ? check_sizes(&profile, mode) : no_memory;
   if (wrong) {
     profile_drop(&profile);
     return wrong;

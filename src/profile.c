@@ -59,8 +59,11 @@ void profile_drop(struct profile *profile) {
   *profile = (struct profile){0};
 }
 
+static bool same_routine(const struct profile_record *a, const struct profile_record *b) {
+  return a->offset == b->offset && strncmp(a->module, b->module, PROFILE_MODULE) == 0;
+}
 static bool same_thread(const struct profile_record *a, const struct profile_record *b) {
-  return a->offset == b->offset && a->index == b->index && strncmp(a->module, b->module, PROFILE_MODULE) == 0;
+  return a->index == b->index && same_routine(a, b);
 }
 
 static const char *check_record(const struct profile *profile, uint32_t at) {
@@ -184,9 +187,8 @@ bool profile_level(struct profile *profile) {
   for (uint32_t at = 0; at < records; at++)
     for (uint32_t other = 0; other < records; other++) {
       const struct own *mine = &own[at], *its = &own[other];
-      if (mine->record.offset != its->record.offset) continue;
-      if (strncmp(mine->record.module, its->record.module, PROFILE_MODULE) != 0) continue;
-      if (its->weight / PROFILE_ALIKE <= mine->weight) merge_record(&profile->record[at], &its->record);
+      if (its->weight / PROFILE_ALIKE <= mine->weight && same_routine(&mine->record, &its->record))
+        merge_record(&profile->record[at], &its->record);
     }
   os_unmap((uintptr_t)own, mapped);
   return true;

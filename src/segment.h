@@ -54,6 +54,7 @@ RTM_INLINE bool segment_learn(struct heap *heap) {
   heap->keep_of_live *= 2;
   return true;
 }
+// Not a mere question: it may learn, and then says no.
 RTM_INLINE bool segment_must_shrink(struct heap *heap) {
   return segment_keeps_too_much(heap, heap->keep_of_live) && RTM_LIKELY(!segment_learn(heap));
 }

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from rtlab.catalogue import (
     ALLOCATOR_NAMES,
-    BARE_MODES,
+    BARE,
     GLIBC,
+    MODES,
     PEERS,
     REAL_TIME,
+    RECORDING,
     RTMALLOC,
     SECURE,
     SECURE_FEATURES,
@@ -73,14 +75,21 @@ def find_peer(places: Places, peer: PackagedPeer | BuiltPeer) -> Allocator | Non
     return Allocator(peer.name, library, version, f"Debian {peer.package}")
 
 
+def bare(allocator: Allocator) -> Allocator:
+    """What wants a profile, without one: rtmalloc in a mode, or RT-Mimalloc."""
+    settings = {"RTMALLOC_MODE": MODES[allocator.name]} if allocator.name in MODES else {}
+    return replace(allocator, name=allocator.name + BARE, environment=settings)
+
+
 def find_allocators(places: Places) -> dict[str, Allocator]:
     """Every allocator that is there, rtmalloc first."""
     found: dict[str, Allocator] = {}
     if places.rtmalloc.is_file():
         found[RTMALLOC] = Allocator(RTMALLOC, places.rtmalloc, "this tree", "build/librtmalloc.so")
-        for name in REAL_TIME:
-            settings = {"RTMALLOC_MODE": BARE_MODES[name]} if name in BARE_MODES else {}
-            found[name] = replace(found[RTMALLOC], name=name, environment=settings)
+        for name in (*MODES, RECORDING):
+            found[name] = replace(found[RTMALLOC], name=name)
+        for name in MODES:
+            found[name + BARE] = bare(found[name])
     if places.secure.is_file():
         found[SECURE] = Allocator(SECURE, places.secure, "this tree", "build/librtmalloc-secure.so")
         for name, feature in SECURE_FEATURES.items():

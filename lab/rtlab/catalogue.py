@@ -18,7 +18,7 @@ SECURE_ALL = f"{SECURE}-all"
 # The real-time modes with a recorded profile and sealed, and without a profile; and a run that records one.
 BARE = "-bare"
 MODES = {f"{RTMALLOC}-{mode}": mode for mode in ("seg", "pag")}
-BARE_MODES = {name + BARE: mode for name, mode in MODES.items()}
+BARE_MODES = tuple(name + BARE for name in MODES)
 RECORDING = f"{RTMALLOC}-record"
 REAL_TIME = (*MODES, *BARE_MODES, RECORDING)
 GLIBC = "glibc"

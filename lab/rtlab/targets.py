@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from rtlab.catalogue import BARE, RECORDING, RTMALLOC, SECURE, SECURE_ALL, is_own
+from rtlab.catalogue import BARE, MODES, RECORDING, RTMALLOC, SECURE, SECURE_ALL, is_own
 from rtlab.loads import LOADS
 from rtlab.ratios import failures, geometric_means, ratios
 
@@ -36,7 +36,7 @@ SECURE_TARGETS = (
     Target("time with all features, geometric mean", "time_s", RTMALLOC, 1.10, "mean", SECURE_ALL),
     Target("peak memory with all features, geometric mean", "peak_mib", RTMALLOC, 1.15, "mean", SECURE_ALL),
 )
-SEG, PAG = f"{RTMALLOC}-seg", f"{RTMALLOC}-pag"
+SEG, PAG = MODES
 REAL_TIME_TARGETS = (
     *(Target(f"time of {name}, geometric mean", "time_s", RTMALLOC, 1.03, "mean", name) for name in (SEG, PAG)),
     *(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rtlab.allocators import Allocator
+from rtlab.allocators import Allocator, bare
 from rtlab.catalogue import BARE, GLIBC, MODES, RTMALLOC
 from rtlab.places import Places
 from rtlab.profiled import PROFILED, loading
@@ -26,12 +26,6 @@ PREPARED = (PAG, SEG)
 UNPREPARED = tuple(name + BARE for name in PREPARED)
 OUR_MODES = (OURS, *MODES, *(name + BARE for name in MODES))
 FIGURES_9_AND_10 = (REFERENCE, *PREPARED, *UNPREPARED, TALLOC, TLSF, TLSF_PROFILE, *OUR_MODES)
-
-
-def bare(allocator: Allocator) -> Allocator:
-    """The same setting without a profile."""
-    settings = {"RTMALLOC_MODE": MODES[allocator.name]} if allocator.name in MODES else {}
-    return replace(allocator, name=allocator.name + BARE, environment=settings)
 
 
 def variants(places: Places, say: Callable[[str], None]) -> list[Allocator]:
