@@ -22,7 +22,7 @@ from rtlab.places import Places
 from rtlab.profiled import Profiles
 from rtlab.ratios import mark_wrong_output
 from rtlab.real_programs import PROGRAM_NAMES, PROGRAMS, program_entry
-from rtlab.results import REFERENCES, to_frame, write_results
+from rtlab.results import REFERENCES, references_of, to_frame, write_results
 from rtlab.resuming import goes_on, key_of, run_rounds
 from rtlab.tables import absent_lines, medians_table, ratio_table, targets_table
 from rtlab.targets import judge_all
@@ -121,11 +121,12 @@ def run_and_show(
 
 def show(runs: pd.DataFrame, console: Console) -> None:
     console.print(medians_table(runs, "time_s", "Time in seconds, median (wall clock; redis: the server's cpu)"))
-    for reference in REFERENCES:
-        if reference in set(runs["allocator"]):
-            console.print(ratio_table(runs, "time_s", reference, "Time"))
+    references = references_of(runs)
+    for reference in references:
+        console.print(ratio_table(runs, "time_s", reference, "Time"))
     console.print(medians_table(runs, "peak_mib", "Peak resident memory in MiB, median"))
-    if REFERENCES[0] in set(runs["allocator"]):
-        console.print(ratio_table(runs, "peak_mib", REFERENCES[0], "Peak memory"))
+    for reference in references:
+        if reference != REFERENCES[1]:
+            console.print(ratio_table(runs, "peak_mib", reference, "Peak memory"))
     console.print("± is half the 95 % interval of the median; X is a failure and its cause.")
     console.print(targets_table(judge_all(runs)))

@@ -13,8 +13,9 @@ from rtlab.mistakes import Mistake
 from rtlab.page import PageTable, table_of, write_page
 from rtlab.places import Places
 from rtlab.ratios import failures, geometric_means, good_runs, medians, ratios
-from rtlab.results import REFERENCES
+from rtlab.results import references_of
 from rtlab.svg import as_svg, new_figure
+from rtlab.targets import judge_all
 
 BENCH, RUNS = "bench.json", "runs.csv"
 MEASURES = {"time_s": "Time", "peak_mib": "Peak memory"}
@@ -22,13 +23,22 @@ MEASURES = {"time_s": "Time", "peak_mib": "Peak memory"}
 
 def ratio_tables(runs: pd.DataFrame) -> list[PageTable]:
     made = []
-    for reference in REFERENCES:
+    for reference in references_of(runs):
         for column, word in MEASURES.items():
             table = ratios(runs, column, reference)
             if not table.isna().all().all():
                 table.loc["geometric mean"] = geometric_means(table)
                 made.append(table_of(f"{word} / {reference}, below 1 is better", table.reset_index()))
     return made
+
+
+def targets_of(runs: pd.DataFrame) -> PageTable:
+    words = {True: "pass", False: "FAIL", None: "not measured"}
+    rows = [
+        (v.target.text, v.target.reference, v.target.limit, v.value, words[v.met], v.remark) for v in judge_all(runs)
+    ]
+    columns = ["target", "against", "at_most", "measured", "verdict", "remark"]
+    return table_of("Targets of rtmalloc", pd.DataFrame(rows, columns=columns))
 
 
 def bars(runs: pd.DataFrame, column: str, reference: str) -> str:
@@ -64,10 +74,9 @@ def write_bench_page(folder: Path) -> Path:
     runs = pd.read_csv(folder / RUNS)
     failed = [f"{entry} on {name}: {status}" for (entry, name), status in failures(runs).items()]
     figures = {"Runs over the rounds": over_rounds(runs)}
-    for reference in REFERENCES:
-        if reference in set(runs["allocator"]):
-            for column, word in MEASURES.items():
-                figures[f"{word} / {reference}"] = bars(runs, column, reference)
+    for reference in references_of(runs):
+        for column, word in MEASURES.items():
+            figures[f"{word} / {reference}"] = bars(runs, column, reference)
     columns = ["entry", "allocator", "time_s", "time_s_low", "time_s_high", "user_s", "system_s", "peak_mib", "runs"]
     note = "Seconds and MiB; low and high are the 95 % interval of the median."
     entries, rounds = runs["entry"].nunique(), runs["round"].nunique()
@@ -76,7 +85,7 @@ def write_bench_page(folder: Path) -> Path:
         title="Time and memory of programs on each allocator",
         summary=[f"{entries} loads and programs, {runs['allocator'].nunique()} allocators, {rounds} rounds."],
         data="medians.csv, ratios.csv and runs.csv",
-        tables=[*ratio_tables(runs), table_of("Medians", medians(runs)[columns], note)],
+        tables=[targets_of(runs), *ratio_tables(runs), table_of("Medians", medians(runs)[columns], note)],
         figures=figures,
         failures=[*failed, *(f"{item['name']}: {item['reason']}" for item in document["left_out"])],
         failures_title="Failed, or left out",

@@ -9,12 +9,21 @@ from pathlib import Path
 
 import pandas as pd
 
+from rtlab.catalogue import RTMALLOC, is_own
 from rtlab.entries import Absent
 from rtlab.ratios import failures, geometric_means, medians, ratios
 from rtlab.rounds import Record
 from rtlab.targets import judge_all
 
 REFERENCES = ("mimalloc-1.7", "snmalloc")
+
+
+def references_of(runs: pd.DataFrame) -> list[str]:
+    """What ratios are held against: the references that were measured; rtmalloc where none was, or a variant of it."""
+    measured = set(runs["allocator"])
+    peers = [name for name in REFERENCES if name in measured]
+    variants = any(is_own(name) for name in measured - {RTMALLOC})
+    return [*peers, RTMALLOC] if RTMALLOC in measured and (variants or not peers) else peers
 
 
 def to_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -28,7 +37,7 @@ def without_gaps(table: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 def summary(runs: pd.DataFrame) -> dict[str, object]:
     by_reference = {}
-    for reference in REFERENCES:
+    for reference in references_of(runs):
         for column in ("time_s", "peak_mib"):
             table = ratios(runs, column, reference)
             by_reference[f"{column} / {reference}"] = {
@@ -65,10 +74,10 @@ def write_results(
     runs.to_csv(folder / "runs.csv", index=False)
     tables = [
         ratios(runs, column, reference).stack().rename("ratio").reset_index().assign(of=column, reference=reference)
-        for reference in REFERENCES
+        for reference in references_of(runs)
         for column in ("time_s", "peak_mib")
     ]
-    pd.concat(tables).to_csv(folder / "ratios.csv", index=False)
+    pd.concat(tables or [pd.DataFrame()]).to_csv(folder / "ratios.csv", index=False)
     document = {
         "complete": complete,
         "environment": environment,

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from rtlab.ratios import failures, geometric_means, good_runs, mark_wrong_output, median_interval, medians, ratios
+from rtlab.results import references_of
 from rtlab.targets import TARGETS, judge, judge_all
 
 
@@ -106,3 +107,18 @@ def test_memory_of_the_modes_has_a_free_part_and_racing_entries_another_limit():
     assert (seg.met, seg.remark) == (False, "larson")
     assert seg.value == pytest.approx(1.6)  # (2.6 - 1) / 1 beyond 1.5; cfrac's 1.5 is not
     assert pag.met and pag.remark == "cfrac"  # 2.0 of 2; larson's 2.9 of 3 is further away
+
+
+@pytest.mark.parametrize(
+    ("measured", "references"),
+    [
+        (("rtmalloc", "mimalloc-1.7", "snmalloc"), ["mimalloc-1.7", "snmalloc"]),
+        (("rtmalloc", "rtmalloc-seg"), ["rtmalloc"]),
+        (("rtmalloc", "rtmalloc-secure", "mimalloc-1.7"), ["mimalloc-1.7", "rtmalloc"]),
+        (("rtmalloc", "glibc"), ["rtmalloc"]),
+        (("glibc",), []),
+    ],
+)
+def test_ratios_are_held_against_what_was_measured(measured, references):
+    runs = frame(*[("x", 0, name, 1.0, 1.0) for name in measured])
+    assert references_of(runs) == references
