@@ -63,6 +63,32 @@ def test_sealed_python(tmp_path: Path) -> None:
     assert allocator_faults(done.stderr) == 0, done.stderr
 
 
+THREADS = """
+import threading
+at_once = threading.Barrier(3)
+def work():
+    at_once.wait()
+    blocks = [bytearray(1000 + i) for i in range(500)]
+    at_once.wait()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(3000)
+"""
+
+
+@pytest.mark.skipif(not Path(PYTHON).exists(), reason="there is no /usr/bin/python3")
+@pytest.mark.parametrize("mode", ["seg", "pag"])
+def test_threads_of_python_find_their_heaps(mode: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "p.rtp", tmp_path / "report.json"
+    for _ in range(3):
+        subprocess.run([PYTHON, "-c", THREADS], env=environment(record=profile), check=True, capture_output=True)
+    sealed = environment(profile=profile, mode=mode, seal=1, report=report)
+    subprocess.run([PYTHON, "-c", THREADS], env=sealed, check=True, capture_output=True)
+    told = json.loads(report.read_text())
+    assert (told["sealed"], told["misses_thread"]) == (1, 0), told
+
+
 def serve(folder: Path, told: dict[str, str]) -> None:
     """redis-server under redis-benchmark, ended by SHUTDOWN."""
     socket = folder / "socket"
