@@ -37,8 +37,10 @@ struct heap {
   uint32_t live;                         // granules in pages and medium blocks
   uint32_t dirty;                        // granules of free spans that may hold memory
   uint32_t keep;                         // dirty granules: see segment_must_shrink
+  uint32_t borrowed;                     // part of `keep`: see segment_borrow
   uint64_t keep_of_live;                 // 65536ths of `live` that may be dirty: see segment_learn
   uint64_t keep_of_live_least;
+  uint64_t learned;                // what keep_of_live was when the heap was last left to another thread
   bool took_clean;                 // since segment_learn last asked
   uint32_t spare;                  // a segment that waits for the next need; 0: none
   bool spare_ready;                // and it is mapped as far as possible

@@ -12,12 +12,28 @@ void segment_init(void) {
 
 // ---- segments ----
 
+enum { SHARED = SEGMENT_GRANULES, LOAN = SHARED / 4 };
+static _Atomic uint32_t lent;
+
+void segment_borrow(struct heap *heap) {
+  if (atomic_fetch_add_explicit(&lent, LOAN, memory_order_relaxed) <= SHARED - LOAN) {
+    heap->keep += LOAN;
+    heap->borrowed += LOAN;
+  } else {
+    atomic_fetch_sub_explicit(&lent, LOAN, memory_order_relaxed);
+  }
+}
+
 void segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FLOOR = SEGMENT_GRANULES * 3 / 4 };
   // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
-  enum { FEW = 8, OF_FEW = SEGMENT_GRANULES * 3 / 8, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
+  enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 3 / 8, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
+  atomic_fetch_sub_explicit(&lent, heap->borrowed, memory_order_relaxed);
+  heap->borrowed = 0;
   heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
-  heap->keep_of_live = heap->keep_of_live_least = orphans ? 0 : LEAST_OF_LIVE;
+  if (heap->keep_of_live) heap->learned = heap->keep_of_live;
+  heap->keep_of_live_least = orphans ? 0 : LEAST_OF_LIVE;
+  heap->keep_of_live = orphans ? 0 : heap->learned > LEAST_OF_LIVE ? heap->learned : LEAST_OF_LIVE;
   if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
   if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_of_live = heap->keep_of_live_least = 0;
 }

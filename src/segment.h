@@ -36,22 +36,26 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
 void segment_trim(struct heap *heap);
 
 // Free memory that a heap may keep: a quarter of what is live, more where memory that went back was needed again
-// (segment_learn), and 3 MiB in any case; where the thread has exited, 1.5 MiB in the first eight such heaps, 64 KiB in
-// the next 56, nothing in others. So a program in a steady state makes no system calls, and one that shrinks gives
+// (segment_learn), and 3 MiB in any case; where the thread has exited, 1.5 MiB in the first six such heaps, 64 KiB in
+// the next 58, nothing in others. So a program in a steady state makes no system calls, and one that shrinks gives
 // back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread, this one included
-// (segment_keep; 0: it has one).
+// (segment_keep; 0: it has one, which finds what the heap had learned).
 enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2 };
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
   return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
 }
+// Lets the heap keep 1 MiB more in any case until its thread exits, of 4 MiB that all heaps share; if there is any
+// left.
+void segment_borrow(struct heap *heap);
 // There is too much free memory, and memory that held nothing was taken since that was so before: what goes back is
-// needed again. Then the heap may keep twice as much of what is live, and nothing goes back this time. Each time that
-// something goes back makes it a little less again. True if nothing is to go back.
+// needed again. Then the heap may keep twice as much of what is live, and borrows, and nothing goes back this time.
+// Each time that something goes back makes the part of what is live a little less again. True if nothing is to go back.
 RTM_INLINE bool segment_learn(struct heap *heap) {
   if (RTM_LIKELY(!heap->took_clean)) return false;
   heap->took_clean = false;
   if (!heap->keep_of_live || heap->keep_of_live > MOST_OF_LIVE / 2) return false;
   heap->keep_of_live *= 2;
+  segment_borrow(heap);
   return true;
 }
 // Not a mere question: it may learn, and then says no.

@@ -254,8 +254,43 @@ TEST(memory_that_is_needed_again_stays) {
   CHECK(heap->dirty <= 2 * SWING * LENGTH);
   random_shuffle(&random, (void **)live, SWING);
   for (unsigned i = 0; i < SWING; i++) give_span(heap, live[i], LENGTH);
-  CHECK(heap->dirty <= SEGMENT_GRANULES * 3 / 4);
+  CHECK(heap->dirty <= SEGMENT_GRANULES * 3 / 4 + heap->borrowed);
   CHECK_SOUND(check_heap(heap));
+}
+
+// A thread that exits leaves what its heap has learned to the next one; meanwhile the heap keeps little.
+TEST(the_next_thread_has_what_the_heap_has_learned) {
+  test_needs_option("RTMALLOC_PURGE", "lazy");
+  struct heap *heap = start();
+  heap->took_clean = true;
+  CHECK(segment_learn(heap));
+  uint64_t learned = heap->keep_of_live;
+  CHECK_EQUAL(learned, 2 * LEAST_OF_LIVE);
+  segment_keep(heap, 1);
+  CHECK_EQUAL(heap->keep_of_live, 0);
+  segment_keep(heap, 0);
+  CHECK_EQUAL(heap->keep_of_live, learned);
+}
+
+TEST(heaps_share_what_they_may_borrow) {
+  test_needs_option("RTMALLOC_PURGE", "lazy");
+  start();
+  enum { HEAPS = 3, TIMES = 3 };
+  struct heap *heaps[HEAPS];
+  uint32_t borrowed = 0;
+  for (unsigned i = 0; i < HEAPS; i++) {
+    heaps[i] = heap_new(0, i + 1, heap_owned());
+    CHECK(heaps[i]);
+    uint32_t keep = heaps[i]->keep;
+    for (unsigned times = 0; times < TIMES; times++) segment_borrow(heaps[i]);
+    CHECK_EQUAL(heaps[i]->keep - keep, heaps[i]->borrowed);
+    borrowed += heaps[i]->borrowed;
+  }
+  CHECK_EQUAL(borrowed, SEGMENT_GRANULES);
+  CHECK_EQUAL(heaps[HEAPS - 1]->borrowed, 0);
+  segment_keep(heaps[0], 1);
+  segment_borrow(heaps[HEAPS - 1]);
+  CHECK(heaps[HEAPS - 1]->borrowed > 0);
 }
 
 static void purging(const char *mode, bool returns) {
