@@ -30,10 +30,12 @@ void segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 3 / 8, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
   atomic_fetch_sub_explicit(&lent, heap->borrowed, memory_order_relaxed);
   heap->borrowed = 0;
+  heap->took_clean = false;
   heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
   if (heap->keep_of_live) heap->learned = heap->keep_of_live;
-  heap->keep_of_live_least = orphans ? 0 : LEAST_OF_LIVE;
-  heap->keep_of_live = orphans ? 0 : heap->learned > LEAST_OF_LIVE ? heap->learned : LEAST_OF_LIVE;
+  if (heap->learned < LEAST_OF_LIVE) heap->learned = LEAST_OF_LIVE;
+  heap->keep_of_live = orphans <= FEW ? heap->learned : 0;
+  heap->keep_of_live_least = orphans <= FEW ? LEAST_OF_LIVE : 0;
   if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
   if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_of_live = heap->keep_of_live_least = 0;
 }

@@ -36,10 +36,10 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
 void segment_trim(struct heap *heap);
 
 // Free memory that a heap may keep: a quarter of what is live, more where memory that went back was needed again
-// (segment_learn), and 3 MiB in any case; where the thread has exited, 1.5 MiB in the first six such heaps, 64 KiB in
-// the next 58, nothing in others. So a program in a steady state makes no system calls, and one that shrinks gives
-// back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread, this one included
-// (segment_keep; 0: it has one, which finds what the heap had learned).
+// (segment_learn), and 3 MiB in any case; where the thread has exited, 1.5 MiB in the first six such heaps, and in
+// others none of what is live but 64 KiB in the next 58. So a program in a steady state makes no system calls, and one
+// that shrinks gives back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread,
+// this one included (segment_keep; 0: it has one). What was learned stays for the heap's next thread.
 enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2 };
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
   return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * of_live / ALL_OF_LIVE;

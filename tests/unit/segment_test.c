@@ -258,7 +258,7 @@ TEST(memory_that_is_needed_again_stays) {
   CHECK_SOUND(check_heap(heap));
 }
 
-// A thread that exits leaves what its heap has learned to the next one; meanwhile the heap keeps little.
+// A thread that exits leaves what its heap has learned to the next one; meanwhile the heap keeps less, one of many little.
 TEST(the_next_thread_has_what_the_heap_has_learned) {
   test_needs_option("RTMALLOC_PURGE", "lazy");
   struct heap *heap = start();
@@ -266,8 +266,15 @@ TEST(the_next_thread_has_what_the_heap_has_learned) {
   CHECK(segment_learn(heap));
   uint64_t learned = heap->keep_of_live;
   CHECK_EQUAL(learned, 2 * LEAST_OF_LIVE);
+  uint32_t keep = heap->keep;
   segment_keep(heap, 1);
+  CHECK(heap->keep < keep);
+  enum { MANY = 50, VERY_MANY = 1000 };
+  segment_keep(heap, MANY);
   CHECK_EQUAL(heap->keep_of_live, 0);
+  CHECK(heap->keep > 0);
+  segment_keep(heap, VERY_MANY);
+  CHECK_EQUAL(heap->keep, 0);
   segment_keep(heap, 0);
   CHECK_EQUAL(heap->keep_of_live, learned);
 }
