@@ -30,7 +30,6 @@ void segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 3 / 8, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
   atomic_fetch_sub_explicit(&lent, heap->borrowed, memory_order_relaxed);
   heap->borrowed = 0;
-  heap->took_clean = false;
   heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
   if (heap->keep_of_live) heap->learned = heap->keep_of_live;
   if (heap->learned < LEAST_OF_LIVE) heap->learned = LEAST_OF_LIVE;
