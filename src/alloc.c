@@ -307,7 +307,7 @@ RTM_COLD void free_outside(void *block) {
   area_free_remote(area, block);
 }
 
-_Noreturn RTM_COLD void free_twice(void *block) {
+void free_twice(void *block) {
   message_misuse(block, "double free", "it was the last block to be freed");
 }
 

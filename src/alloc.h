@@ -13,7 +13,8 @@ void *alloc_slow(size_t size, struct span *page);
 void *alloc_large(size_t size);
 void free_slow(void *block, struct span *span);
 void free_outside(void *block);
-_Noreturn void free_twice(void *block);
+// Does not return; not declared so, as then it would need a stack frame on the way there.
+RTM_COLD void free_twice(void *block);
 
 #ifdef RTM_SECURE
 #include "secure/fast.h"

@@ -7,7 +7,7 @@
 
 // The heap is an orphan or held by someone. O(1), not wait-free bounded: the caller may become its owner for the call.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block);
-// Does not return; not declared so, as then it would need a stack frame on the way there.
+// Does not return: as free_twice.
 RTM_COLD void remote_free_twice(const void *block);
 // Some remote free is pending: collects those of one span of any class. Called wherever a heap is about
 // to hand out fresh memory, so that freed memory of classes that are no longer asked for comes back as well. O(1).
