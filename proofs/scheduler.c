@@ -218,6 +218,12 @@ void *__tsan_memcpy(void *to, const void *from, unsigned long size) {
     before_access();                                                                                                   \
     return __atomic_compare_exchange_n(word, expected, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
   }                                                                                                                    \
+  /* clang's */                                                                                                        \
+  type __tsan_atomic##bits##_compare_exchange_val(volatile type *word, type expected, type value, int good, int bad);  \
+  type __tsan_atomic##bits##_compare_exchange_val(volatile type *word, type expected, type value, int good, int bad) { \
+    __tsan_atomic##bits##_compare_exchange_strong(word, &expected, value, good, bad);                                  \
+    return expected;                                                                                                   \
+  }                                                                                                                    \
   int __tsan_atomic##bits##_compare_exchange_weak(volatile type *word, type *expected, type value, int good, int bad); \
   int __tsan_atomic##bits##_compare_exchange_weak(volatile type *word, type *expected, type value, int good,           \
                                                   int bad) {                                                           \
