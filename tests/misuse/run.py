@@ -85,7 +85,9 @@ def program_of(case: Case, folder: Path) -> Path:
     if up_to_date and program.stat().st_mtime > (HERE / "misuse.h").stat().st_mtime:
         return program
     source.write_text(case.source)
-    compiler = [os.environ.get("CXX", "c++"), "-std=c++17"] if case.cxx else [os.environ.get("CC", "cc"), "-std=gnu11"]
+    # clang leaves sized delete out if it is not asked for.
+    cxx = [os.environ.get("CXX", "c++"), "-std=c++17", "-fsized-deallocation"]
+    compiler = cxx if case.cxx else [os.environ.get("CC", "cc"), "-std=gnu11"]
     flags = ["-O0", "-fno-builtin", "-w", "-pthread", f"-I{HERE}"]
     done = subprocess.run(
         [*compiler, *flags, "-o", str(program), str(source)], capture_output=True, text=True, check=False

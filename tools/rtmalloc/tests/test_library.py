@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not BUILT.is_file(), reason="the library is not 
 @pytest.fixture(scope="module")
 def analyser() -> Analyser:
     binary = read_binary(BUILT)
-    if "GCC" not in binary.compiler:
+    if "clang" in binary.compiler:  # gcc's name is in every library: the C library's start files are its
         pytest.skip(f"paths.toml describes what gcc makes, not {binary.compiler}")
     return Analyser(binary, read_paths())
 
