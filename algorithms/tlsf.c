@@ -81,6 +81,11 @@ enum {
 _Static_assert(ALIGNMENT == 8 || ALIGNMENT == 16, "sizes leave their lowest bits to the flags");
 _Static_assert(ALIGNMENT % _Alignof(struct block) == 0 && ALIGNMENT >= HEADER, "links and headers are aligned");
 
+// The steps of section 6, whose instructions the paper counts: whoever wants to count them here keeps them apart.
+#ifndef TLSF_STEP
+#define TLSF_STEP static inline
+#endif
+
 static inline word *header_of(const struct block *b) { return (word *)b - 1; }
 static inline size_t size_of(const struct block *b) { return *header_of(b) & ~(word)FLAGS; }
 static inline bool is_free(const struct block *b) { return *header_of(b) & FREE; }
@@ -90,7 +95,7 @@ static inline struct block *block_at(const struct block *b, size_t offset) {
 }
 static inline word footer_before(const struct block *b) { return ((const word *)b)[-2]; }
 static inline struct block *next_physical(const struct block *b) { return block_at(b, size_of(b)); }
-static inline struct block *previous_physical(const struct block *b) {
+TLSF_STEP struct block *previous_physical(const struct block *b) {
   return (struct block *)((char *)(uintptr_t)b - footer_before(b));
 }
 
@@ -167,14 +172,14 @@ struct tlsf_list tlsf_mapping_search(unsigned bits, size_t size, size_t *rounded
 static inline unsigned list_number(unsigned log2, size_t columns) {
   return (log2 - SMALL_LOG2) * COLUMNS + (unsigned)columns;
 }
-static inline unsigned list_of(const struct tlsf *heap, size_t size) {
+TLSF_STEP unsigned mapping_insert(const struct tlsf *heap, size_t size) {
   if (size < SMALL) return (unsigned)(size / ALIGNMENT);
   unsigned log2 = highest_bit(size);
   return list_number(log2, (size >> (log2 - COLUMN_BITS)) & (0 - step_of(heap)));
 }
 // The first list of which every block suffices for *size, which is raised to its shortest. Small lists hold one size
 // each.
-static inline unsigned list_for(const struct tlsf *heap, size_t *size) {
+TLSF_STEP unsigned mapping_search(const struct tlsf *heap, size_t *size) {
   if (*size < SMALL) return (unsigned)(*size / ALIGNMENT);
   unsigned log2 = highest_bit(*size), shift = log2 - COLUMN_BITS;
   size_t columns = ((*size + (step_of(heap) << shift) - 1) >> shift) & (0 - step_of(heap));
@@ -186,8 +191,8 @@ static inline void clear_bits(struct tlsf *heap, unsigned row, unsigned column) 
   if (!(heap->second[row] &= ~(1u << column))) heap->first &= ~(1u << row);
 }
 
-static inline void insert_block(struct tlsf *heap, struct block *b, size_t size) {
-  unsigned list = list_of(heap, size), row = list / COLUMNS;
+TLSF_STEP void insert_block(struct tlsf *heap, struct block *b, unsigned list) {
+  unsigned row = list / COLUMNS;
   struct block **head = &heap->head[list], *old = *head;
   *head = b;
   old->prev = b;
@@ -197,21 +202,21 @@ static inline void insert_block(struct tlsf *heap, struct block *b, size_t size)
   heap->first |= 1u << row;
 }
 
-static inline void remove_block(struct tlsf *heap, struct block *b) {
+TLSF_STEP void remove_block(struct tlsf *heap, struct block *b) {
   struct block *next = b->next, *prev = b->prev;
   next->prev = prev;
   if (prev != &heap->end) {
     prev->next = next;
     return;
   }
-  unsigned list = list_of(heap, size_of(b));
+  unsigned list = mapping_insert(heap, size_of(b));
   heap->head[list] = next;
   if (next == &heap->end) clear_bits(heap, list / COLUMNS, list % COLUMNS);
 }
 
-// Section 5: the first block of the first list at or behind `list` that is not empty, out of its list; NULL: none.
-static inline struct block *take_suitable_block(struct tlsf *heap, unsigned list) {
-  unsigned row = list / COLUMNS, column = list % COLUMNS;
+// Section 5: the first block of the first list at or behind `*list` that is not empty, and that list; NULL: none.
+TLSF_STEP struct block *find_suitable_block(const struct tlsf *heap, unsigned *list) {
+  unsigned row = *list / COLUMNS, column = *list % COLUMNS;
   uint32_t lists = heap->second[row] & (~0u << column);
   if (!lists) {
     uint32_t rows = heap->first & (~1u << row);
@@ -219,11 +224,20 @@ static inline struct block *take_suitable_block(struct tlsf *heap, unsigned list
     row = lowest_bit(rows);
     lists = heap->second[row];
   }
-  column = lowest_bit(lists);
-  struct block **head = &heap->head[row * COLUMNS + column], *b = *head, *next = b->next;
-  *head = next;
+  *list = row * COLUMNS + lowest_bit(lists);
+  return heap->head[*list];
+}
+
+TLSF_STEP void remove_head(struct tlsf *heap, const struct block *b, unsigned list) {
+  struct block *next = b->next;
+  heap->head[list] = next;
   next->prev = &heap->end;
-  if (next == &heap->end) clear_bits(heap, row, column);
+  if (next == &heap->end) clear_bits(heap, list / COLUMNS, list % COLUMNS);
+}
+
+static inline struct block *take_suitable_block(struct tlsf *heap, unsigned list) {
+  struct block *b = find_suitable_block(heap, &list);
+  if (b) remove_head(heap, b, list);
   return b;
 }
 
@@ -240,13 +254,20 @@ static inline size_t split_size(const struct tlsf *heap, size_t size, size_t rou
   return heap->split == TLSF_ROUND_UP ? rounded : size;
 }
 
+// What is behind the first `size` of `whole` bytes, as a free block in no list.
+TLSF_STEP struct block *split(const struct block *b, size_t size, size_t whole) {
+  struct block *rest = block_at(b, size);
+  make_free(rest, whole - size);
+  return rest;
+}
+
 // Hands out `size` of the `whole` bytes at `b`, which is in no list; what is left over becomes a free block. The block
 // behind `b` is live, and marked PREVIOUS_FREE or not. `previous` is b's own flag: PREVIOUS_FREE or 0.
 static inline void *use_block(struct tlsf *heap, struct block *b, size_t whole, size_t size, word previous) {
-  struct block *rest = block_at(b, size);
+  struct block *rest;
   if (whole - size >= SMALLEST) {
-    make_free(rest, whole - size);
-    insert_block(heap, rest, whole - size);
+    rest = split(b, size, whole);
+    insert_block(heap, rest, mapping_insert(heap, whole - size));
   } else {
     size = whole;
     rest = block_at(b, whole);
@@ -262,7 +283,7 @@ static inline void *use_block(struct tlsf *heap, struct block *b, size_t whole, 
 void *tlsf_malloc(struct tlsf *heap, size_t request) {
   if (request > heap->request_most) return NULL;
   size_t size = block_size(request), rounded = size;
-  struct block *b = take_suitable_block(heap, list_for(heap, &rounded));
+  struct block *b = take_suitable_block(heap, mapping_search(heap, &rounded));
   if (!b) return NULL;
   // A free block's predecessor is live.
   return use_block(heap, b, size_of(b), split_size(heap, size, rounded), 0);
@@ -289,7 +310,7 @@ bool tlsf_free(struct tlsf *heap, void *address) {
     size += size_of(next);
   }
   make_free(b, size);
-  insert_block(heap, b, size);
+  insert_block(heap, b, mapping_insert(heap, size));
   return true;
 }
 
@@ -308,7 +329,7 @@ void *tlsf_realloc(struct tlsf *heap, void *address, size_t request) {
     return moved;
   }
   size_t rounded = size;
-  list_for(heap, &rounded);
+  mapping_search(heap, &rounded);
   size_t wanted = split_size(heap, size, rounded);
   if (wanted > whole) wanted = whole;
   // Nothing to give back and nothing to take: the block stays as it is.
@@ -323,7 +344,7 @@ void *tlsf_aligned_alloc(struct tlsf *heap, size_t alignment, size_t request) {
   if (request > heap->request_most || alignment > heap->request_most - request) return NULL;
   size_t size = block_size(request), needed = size + alignment + SMALLEST;
   if (needed > heap->request_most) return NULL;
-  struct block *b = take_suitable_block(heap, list_for(heap, &needed));
+  struct block *b = take_suitable_block(heap, mapping_search(heap, &needed));
   if (!b) return NULL;
   size_t whole = size_of(b), gap = (0 - (uintptr_t)b) & (alignment - 1);
   if (gap && gap < SMALLEST) gap += (SMALLEST - gap + alignment - 1) & ~(alignment - 1);
@@ -332,11 +353,11 @@ void *tlsf_aligned_alloc(struct tlsf *heap, size_t alignment, size_t request) {
     b = block_at(front, gap);
     *header_of(b) = (word)(whole - gap);
     make_free(front, gap);
-    insert_block(heap, front, gap);
+    insert_block(heap, front, mapping_insert(heap, gap));
   }
   whole -= gap;
   size_t rounded = size;
-  list_for(heap, &rounded);
+  mapping_search(heap, &rounded);
   size_t wanted = split_size(heap, size, rounded);
   return use_block(heap, b, whole, wanted < whole ? wanted : whole, gap ? PREVIOUS_FREE : 0);
 }
@@ -381,7 +402,7 @@ bool tlsf_add_area(struct tlsf *heap, void *memory, size_t bytes) {
   heap->areas = record;
   *header_of(record->end) = 0;
   make_free(record->start, end - start);
-  insert_block(heap, record->start, end - start);
+  insert_block(heap, record->start, mapping_insert(heap, end - start));
   return true;
 }
 
@@ -471,7 +492,7 @@ static const char *check_list(const struct tlsf *heap, unsigned list, size_t *le
     if (!lies_in(heap, b) || !is_free(b)) return "a list has something that is no free block";
     if ((*left)-- == 0) return "the lists have more blocks than are free";
     if (b->prev != prev) return "a list is not linked both ways";
-    if (list_of(heap, size_of(b)) != list) return "a free block is in the wrong list";
+    if (mapping_insert(heap, size_of(b)) != list) return "a free block is in the wrong list";
   }
   return NULL;
 }

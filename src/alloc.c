@@ -307,9 +307,7 @@ RTM_COLD void free_outside(void *block) {
   area_free_remote(area, block);
 }
 
-void free_twice(void *block) {
-  message_misuse(block, "double free", "it was the last block to be freed");
-}
+void free_twice(void *block) { message_misuse(block, "double free", "it was the last block to be freed"); }
 
 static RTM_COLD void free_special(void *block, struct span *span) {
   if (span_tag(span) != TAG_HUGE) message_misuse(block, "invalid free", not_allocated);

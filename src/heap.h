@@ -32,6 +32,7 @@ struct heap {
   struct span *page[CLASSES + 1];
   struct page_queue queue[CLASSES + 1];  // pages with free blocks, beside the current one
   uint32_t pages[CLASSES + 1];           // pages of the class, full ones included
+  uint8_t poor[CLASSES + 1];             // pages in a row that had few free blocks (page.c)
   struct tlsf spans;                     // free spans of all segments
   uint32_t segments;                     // owned, without the spare
   uint32_t live;                         // granules in pages and medium blocks

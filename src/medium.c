@@ -118,18 +118,19 @@ RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
     }
     return NULL;
   }
-  if (hint_must_grow(&heap->hints, SPAN_MEDIUM)) {
-    hint_grow(&heap->hints, SPAN_MEDIUM);
-    return NULL;
+  // (What is in the stash makes the longest operations. What comes back has its place in the hint tree.)
+  if (RTM_UNLIKELY(heap->hints.stash_bits != 0) || RTM_UNLIKELY(hint_pending(&heap->hints))) {
+    if (RTM_UNLIKELY(segment_must_shrink(heap)) && !hint_must_grow(&heap->hints, SPAN_MEDIUM)) {
+      segment_shrink(heap);
+      return NULL;
+    }
+    struct span *freed = take_freed(heap, recorded);
+    if (freed) return freed;
+  } else if (RTM_UNLIKELY(heap->waiting) && !hint_must_grow(&heap->hints, SPAN_MEDIUM)) {
+    return take_waiting(heap);
   }
-  // (What is in the stash makes the longest operations.)
-  if (RTM_LIKELY(!heap->hints.stash_bits) && RTM_LIKELY(!hint_pending(&heap->hints)))
-    return RTM_UNLIKELY(heap->waiting) ? take_waiting(heap) : NULL;
-  if (RTM_UNLIKELY(segment_must_shrink(heap))) {
-    segment_shrink(heap);
-    return NULL;
-  }
-  return take_freed(heap, recorded);
+  if (hint_must_grow(&heap->hints, SPAN_MEDIUM)) hint_grow(&heap->hints, SPAN_MEDIUM);
+  return NULL;
 }
 
 // A block that another thread has freed makes room for the next: its span if that is long enough, else its place in the

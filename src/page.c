@@ -207,10 +207,6 @@ RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch)
   return page_take_linked(page);
 }
 
-RTM_INLINE bool is_at_hand(const struct heap *heap, unsigned class) {
-  return page_has_unlinked(heap->page[class]) || heap->queue[class].head;
-}
-
 static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
   hint_lower(page);
   collect(page);
@@ -282,6 +278,20 @@ static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class)
   return take_at_hand(heap, class, housekeep_or_visit(heap, class) ? 1 : batch_of(class));
 }
 
+// Whether it is time for one more page than the class needs: ROW times in a row the first in the queue had less than an
+// eighth of its blocks free. Where blocks come and go in all pages of a class, each would serve a few allocations only
+// before the next is looked for, and many frees would find their page full. A single page with more is enough to stop
+// it, so that a class with any number of pages that are hardly used does not grow.
+RTM_INLINE bool spreads(struct heap *heap, unsigned class, const struct span *first) {
+  enum { ROW = 16 };
+  if (RTM_LIKELY(heap->pages[class] < ROW)) return false;
+  if (first->used <= rtm_shape[class].used_most) {
+    heap->poor[class] = 0;
+    return false;
+  }
+  return RTM_UNLIKELY(++heap->poor[class] % ROW == 0);
+}
+
 // In the secure variant every eighth allocation comes here, also where the others' come from a list: most of these have
 // nothing to keep house for.
 RTM_INLINE bool is_quiet(struct heap *heap) {
@@ -295,7 +305,10 @@ void *page_malloc(struct heap *heap, unsigned class) {
   struct span *page = heap->page[class];
   if (page_has_linked(page)) return page_take_linked(page);
   if (SECURE_VARIANT && page->flags & PAGE_COLLECTED && is_quiet(heap)) return secure_deal(page, batch_of(class));
-  return is_at_hand(heap, class) ? take_and_keep_house(heap, class) : take_further(heap, class);
+  if (page_has_unlinked(page)) return take_and_keep_house(heap, class);
+  uint32_t first = heap->queue[class].head;
+  if (!first) return take_further(heap, class);
+  return spreads(heap, class, span_at(first)) ? take_from_new(heap, class) : take_and_keep_house(heap, class);
 }
 
 void page_leave_all(struct heap *heap) {

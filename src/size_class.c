@@ -18,10 +18,11 @@ static unsigned min_unsigned(unsigned a, unsigned b) { return a < b ? a : b; }
 // class; a full-grown page has PAGE_BLOCKS_MAX blocks or 64 KiB.
 static void shape_class(struct class_shape *shape, uint32_t size) {
   enum { FIRST_BLOCKS = 4, PAGE_SIZE_MAX = PAGE_GRANULES_MAX * GRANULE_SIZE };
-  size_t blocks = min_unsigned(PAGE_BLOCKS_MAX, PAGE_SIZE_MAX / size);
+  unsigned blocks = min_unsigned(PAGE_BLOCKS_MAX, PAGE_SIZE_MAX / size);
   shape->block_size = size;
   shape->reciprocal = (uint32_t)((UINT64_C(1) << 32) / size) + 1;
-  shape->granules_most = (uint8_t)granules_for(blocks * size);
+  shape->granules_most = (uint8_t)granules_for((size_t)blocks * size);
+  shape->used_most = (uint16_t)(blocks - blocks / 8);
   shape->granules_first = (uint8_t)min_unsigned(granules_for(FIRST_BLOCKS * (size_t)size), shape->granules_most);
 }
 

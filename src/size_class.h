@@ -32,6 +32,7 @@ struct class_shape {
   uint32_t reciprocal;  // floor(2^32 / block_size) + 1: (offset * reciprocal) >> 32 == offset / block_size in a page
   uint8_t granules_first;
   uint8_t granules_most;
+  uint16_t used_most;  // of a full-grown page that has an eighth of its blocks free
 };
 
 RTM_HIDDEN extern uint8_t

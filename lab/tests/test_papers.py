@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from browser import look_at
 
 from rtlab.papers.compare import compare, published
 from rtlab.papers.definitions import PAPERS
 from rtlab.papers.loads import NoMemory, ensure_natives
 from rtlab.papers.measures import assemble, factor_f
+from rtlab.papers.tlsf_steps import count_steps
 from rtlab.places import find_places
 
 
@@ -68,6 +70,17 @@ def test_the_same_seed_gives_the_same_instruction_counts(natives):
     assert len(runs[0]) > 100 and runs[0].equals(runs[1])
 
 
+def test_each_step_of_tlsf_is_counted(natives):
+    steps = count_steps(natives)
+    assert (steps["calls"] > 10).all()
+    counts = {(row.table, row.step): list(map(int, row.measured.split())) for row in steps.itertuples()}
+    # Small and large sizes; the list at hand or a later one; of removing, all ways but few.
+    assert len(counts["I", "mapping_search"]) == len(counts["I", "find_suitable_block"]) == 2
+    assert len(counts["I", "remove_head"]) == 3 and len(counts["II", "remove_block"]) >= 3
+    assert len(counts["I", "split"]) == 1  # no condition in it
+    assert max(map(max, counts.values())) < 50
+
+
 def test_all_allocators_see_the_same_load(natives):
     live = [
         space(natives, name, "2008-profile-2", mallocs=3000, points=10)["live"] for name in ("tlsf", "half-fit-above")
@@ -113,6 +126,7 @@ def test_cells_of_what_could_not_run_are_left_out():
         {"mallocs": [5, 9], "live": [3, 4], "peak_live": [4, 4], "reached": [5, 6], "allocator": "tlsf", "seed": 1}
     ).assign(load="2006-test-1")
     frames = {"space": series, "cost": pd.DataFrame(), "worst": pd.DataFrame(), "sweep": pd.DataFrame()}
+    frames["steps"] = pd.DataFrame()
 
     class Plan:
         paper = PAPERS["2006"]
@@ -152,5 +166,7 @@ def test_a_short_run_writes_page_and_tables(tmp_path):
     assert set(cells["table"]) == {"IV", "V", "VI", "6.1"}
     assert cells.loc[cells["table"] == "VI", "published"].notna().all()
     assert json.loads((tmp_path / "environment.json").read_text())["kernel"]
+    assert len(pd.read_csv(tmp_path / "steps.csv")) == 10
+    look_at(tmp_path / "page.html", tmp_path)
     assert (tmp_path / "figure-1.svg").read_text().startswith("<?xml")
     assert Path(tmp_path / "runs.csv").exists()

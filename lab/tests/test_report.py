@@ -7,6 +7,7 @@ import sys
 
 import pandas as pd
 import pytest
+from browser import look_at
 
 from rtlab.page import cell_of, table_of
 
@@ -56,6 +57,7 @@ def test_the_page_of_a_benchmark_has_its_ratios_failures_and_figures(tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "Time / snmalloc, below 1 is better" in page and "&lt;larson&gt; on snmalloc: X SIGABRT" in page
     assert "node: not installed" in page and page.count("<svg") == 3
+    look_at(tmp_path / "page.html", tmp_path)
     assert "<larson>" not in page and "<script src" not in page and 'href="http' not in page
     assert (tmp_path / "figure-1.svg").read_text().startswith("<?xml")
 

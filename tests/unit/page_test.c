@@ -223,6 +223,30 @@ TEST(idle_current_pages_serve_other_classes) {
   CHECK(heap->live <= SIZES * FULL_GROWN / 2);
 }
 
+// Where blocks come and go in all pages of a class, each page that is taken has many free, and the class little more than
+// it needs.
+TEST(a_page_that_is_taken_has_many_free_blocks) {
+  enum { BLOCKS = 20000, SIZE = 32, TURNS = 10 * BLOCKS, EACH_SERVES = 16 };
+  struct heap *heap = start();
+  struct random random = test_random(0);
+  static void *blocks[BLOCKS];
+  unsigned changes = 0, class = size_class(SIZE);
+  for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = take(SIZE);
+  for (unsigned turn = 0; turn < 2 * TURNS; turn++) {
+    const struct span *before = heap->page[class];
+    unsigned i = (unsigned)random_below(&random, BLOCKS);
+    give(blocks[i], SIZE);
+    blocks[i] = take(SIZE);
+    changes += turn >= TURNS && heap->page[class] != before;
+  }
+  CHECK(changes < TURNS / EACH_SERVES);
+  CHECK(heap->pages[class] * PAGE_BLOCKS_MAX <= BLOCKS * 5 / 4);
+  CHECK_SOUND(check_heap(heap));
+  for (unsigned i = 0; i < BLOCKS; i++) give(blocks[i], SIZE);
+  rtm_trim();
+  CHECK_EQUAL(heap->live, 0);
+}
+
 TEST(random_blocks_of_a_few_classes) {
   enum { SLOTS = 3000 };
   struct heap *heap = start();

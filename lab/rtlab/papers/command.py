@@ -16,7 +16,7 @@ from rtlab.papers.definitions import PAPERS, Paper, Size
 from rtlab.papers.figures import make_figures
 from rtlab.papers.loads import ensure_natives
 from rtlab.papers.measures import Measured, Plan, measure
-from rtlab.papers.report import mean_table, titles, verdict, write_report
+from rtlab.papers.report import mean_table, terminal_steps, titles, verdict, write_report
 from rtlab.places import Places
 
 
@@ -88,6 +88,8 @@ def run_paper(places: Places, options: PaperOptions, console: Console) -> int:
     for table in titles(plan.paper):
         if table in set(cells["table"]):
             console.print(mean_table(plan.paper, cells, table))
+    if len(measured.steps):
+        console.print(terminal_steps(measured))
     for failure in measured.failures:
         console.print(f"[yellow]{failure}")
     console.print(verdict(cells))

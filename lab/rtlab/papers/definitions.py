@@ -33,6 +33,7 @@ class Paper:
     short: Size
     full: Size
     figures: tuple[str, ...]
+    steps: bool = False  # it has tables of the steps of TLSF
     f_points: dict[str, float] = field(default_factory=dict)  # tolerance of F in points, where it is not 5
 
 
@@ -93,6 +94,7 @@ PAPERS = {
         short=Size(30, 100_000, 3, 100_000, 150, 3, 0, 0),
         full=Size(100, 1_000_000, 100, 1_000_000, 1, 3, 0, 0),
         figures=("6", "7", "8", "9"),
+        steps=True,
         f_points={**COARSE_F, "tlsf": 1.5},
     ),
 }

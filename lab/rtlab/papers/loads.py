@@ -28,15 +28,27 @@ class Natives:
 
     def run(self, load: str, allocator: str, measure: str, profile: str, **options: int) -> pd.DataFrame:
         """What the load prints. Instructions: as many rows as operations were counted."""
-        words = [str(self.loads / load), allocator, measure, profile]
-        for name, value in options.items():
-            words += [f"--{name.replace('_', '-')}", str(value)]
+        words = self._words(load, allocator, measure, profile, options)
         if measure != "count":
             return pd.read_csv(io.StringIO(self._output(words)))
         with tempfile.TemporaryDirectory() as folder:
             each = Path(folder) / "each.csv"
             self._output([str(self.stepcount), "--each", str(each), "--", *words])
             return pd.read_csv(each)
+
+    def functions(self, load: str, allocator: str, profile: str, **options: int) -> pd.DataFrame:
+        """function, instructions: one row for each call of a function inside the operations that were counted."""
+        words = self._words(load, allocator, "count", profile, options)
+        with tempfile.TemporaryDirectory() as folder:
+            calls = Path(folder) / "functions.csv"
+            self._output([str(self.stepcount), "--functions", str(calls), "--", *words])
+            return pd.read_csv(calls)
+
+    def _words(self, load: str, allocator: str, measure: str, profile: str, options: dict[str, int]) -> list[str]:
+        words = [str(self.loads / load), allocator, measure, profile]
+        for name, value in options.items():
+            words += [f"--{name.replace('_', '-')}", str(value)]
+        return words
 
     @staticmethod
     def _output(words: list[str]) -> str:

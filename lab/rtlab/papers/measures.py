@@ -9,6 +9,7 @@ import pandas as pd
 
 from rtlab.papers.definitions import WORST_PROFILES, Paper, Size
 from rtlab.papers.loads import Natives, NoMemory
+from rtlab.papers.tlsf_steps import count_steps
 
 AREA = 64 << 20  # bytes; the 2008 paper's is 16 MiB, which some task sets with Half-fit outgrow
 STATISTICS = ("mean", "std", "max", "min")
@@ -32,6 +33,7 @@ class Measured:
     over_time: pd.DataFrame  # of seed 1: allocator, load, mallocs, live, reached
     scaling: pd.DataFrame  # worst case by size of the area
     sweep: pd.DataFrame  # Test 4: allocator, server, f
+    steps: pd.DataFrame  # of TLSF: tlsf_steps.COLUMNS
     failures: list[str] = field(default_factory=list)
 
 
@@ -125,6 +127,11 @@ def sweep_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callable[[],
                 yield f"Test 4, {allocator}, period {server}, seed {seed}", job
 
 
+def step_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callable[[], pd.DataFrame]]]:
+    if plan.paper.steps and "tlsf" in plan.allocators:
+        yield "steps of TLSF", lambda: count_steps(natives)
+
+
 def with_f(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(f=factor_f(runs["reached"], runs["peak_live"]))
 
@@ -140,10 +147,10 @@ def sweep_f(runs: pd.DataFrame) -> pd.DataFrame:
 
 def measure(plan: Plan, natives: Natives, progress: Callable[[str, int, int], None]) -> Measured:
     """Runs everything; what did not fit into its area is named in `failures` and left out of the averages."""
-    groups = {"space": space_jobs, "cost": cost_jobs, "worst": worst_jobs, "sweep": sweep_jobs}
+    groups = {"space": space_jobs, "cost": cost_jobs, "worst": worst_jobs, "sweep": sweep_jobs, "steps": step_jobs}
     jobs = [(group, *job) for group, make in groups.items() for job in make(plan, natives)]
     if not plan.instructions:
-        jobs = [job for job in jobs if job[0] != "worst"]
+        jobs = [job for job in jobs if job[0] not in ("worst", "steps")]
     frames: dict[str, list[pd.DataFrame]] = {group: [] for group in groups}
     failures = []
     for done, (group, text, job) in enumerate(jobs):
@@ -186,5 +193,6 @@ def assemble(plan: Plan, frames: dict[str, pd.DataFrame], failures: list[str]) -
         over_time=series[series["seed"] == 1],
         scaling=worst,
         sweep=sweep_f(frames["sweep"]),
+        steps=frames["steps"],
         failures=failures,
     )

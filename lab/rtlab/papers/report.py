@@ -11,6 +11,7 @@ from rich.table import Table
 from rtlab.page import Cell, PageTable, number, write_page
 from rtlab.papers.definitions import Paper
 from rtlab.papers.measures import Measured
+from rtlab.papers.tlsf_steps import COLUMNS, TITLE, steps_table
 
 DOCS = "docs/paper-tables.md says why cells differ."
 
@@ -62,6 +63,13 @@ def mean_table(paper: Paper, cells: pd.DataFrame, table: str) -> Table:
     return out
 
 
+def terminal_steps(measured: Measured) -> Table:
+    out = Table(*COLUMNS, title=TITLE, title_justify="left")
+    for row in measured.steps.astype(str).values:
+        out.add_row(*row)
+    return out
+
+
 def page_table(paper: Paper, cells: pd.DataFrame, table: str) -> PageTable:
     """For the page: every cell, one a row."""
     chosen = cells[cells["table"] == table]
@@ -94,7 +102,7 @@ def write_report(
     figures: dict[str, str],
     environment: dict[str, object],
 ) -> Path:
-    """cells.csv, runs.csv, sweep.csv, scaling.csv, environment.json, one SVG a figure, and page.html."""
+    """cells.csv, runs.csv, sweep.csv, scaling.csv, steps.csv, environment.json, one SVG a figure, and page.html."""
     out.mkdir(parents=True, exist_ok=True)
     cells.to_csv(out / "cells.csv", index=False, float_format="%.4f")
     measured.spaces.to_csv(out / "runs.csv", index=False, float_format="%.4f")
@@ -103,6 +111,9 @@ def write_report(
     measured.over_time.to_csv(out / "over-time.csv", index=False)
     (out / "environment.json").write_text(json.dumps(environment, indent=2, default=str) + "\n")
     tables = [page_table(paper, cells, table) for table in titles(paper) if table in set(cells["table"])]
+    if len(measured.steps):
+        measured.steps.to_csv(out / "steps.csv", index=False)
+        tables.append(steps_table(measured.steps))
     if len(measured.scaling):
         tables.append(scaling_table(measured))
     return write_page(
