@@ -111,6 +111,7 @@ static void reset(struct heap *core) {
   for (unsigned class = 0; class <= CLASSES; class ++) core->page[class] = &rtm_no_page;
   memset(core->queue, 0, sizeof core->queue);
   memset(core->pages, 0, sizeof core->pages);
+  memset(core->poor, 0, sizeof core->poor);
   memset(&core->spans, 0, sizeof core->spans);
   core->segments = core->live = core->dirty = core->waiting = core->turn = 0;
   core->partly_mapped = false;
