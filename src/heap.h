@@ -41,7 +41,7 @@ struct heap {
   uint32_t borrowed;                     // part of `keep`: see segment_borrow
   uint64_t keep_of_live;                 // 65536ths of `live` that may be dirty: see segment_learn
   uint64_t keep_of_live_least;
-  uint64_t learned;                // what keep_of_live was when the heap was last left to another thread
+  uint64_t learned;                // keep_of_live as it was when the heap last changed hands
   bool took_clean;                 // since segment_learn last asked
   uint32_t spare;                  // a segment that waits for the next need; 0: none
   bool spare_ready;                // and it is mapped as far as possible

@@ -118,6 +118,7 @@ static void reset(struct heap *core) {
   RTM_WRITE_RELAXED(core->limited, false);
   memset(&core->limits, 0, sizeof core->limits);
   __atomic_store_n(&core->state, heap_owned(), __ATOMIC_RELAXED);
+  core->keep_of_live = core->learned = 0;
   segment_keep(core, 0);
   hint_reset(&core->hints);
 }

@@ -281,8 +281,8 @@ static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class)
 // Whether it is time for one more page than the class needs: ROW times in a row the first in the queue had less than an
 // eighth of its blocks free. Where blocks come and go in all pages of a class, each would serve a few allocations only
 // before the next is looked for, and many frees would find their page full. A single page with more is enough to stop
-// it, so that a class with any number of pages that are hardly used does not grow.
-RTM_INLINE bool spreads(struct heap *heap, unsigned class, const struct span *first) {
+// it, so that a class with any number of pages that are hardly used does not grow. (Not a mere question: it counts.)
+RTM_INLINE bool wants_another(struct heap *heap, unsigned class, const struct span *first) {
   enum { ROW = 16 };
   if (RTM_LIKELY(heap->pages[class] < ROW)) return false;
   if (first->used <= rtm_shape[class].used_most) {
@@ -308,7 +308,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
   if (page_has_unlinked(page)) return take_and_keep_house(heap, class);
   uint32_t first = heap->queue[class].head;
   if (!first) return take_further(heap, class);
-  return spreads(heap, class, span_at(first)) ? take_from_new(heap, class) : take_and_keep_house(heap, class);
+  return wants_another(heap, class, span_at(first)) ? take_from_new(heap, class) : take_and_keep_house(heap, class);
 }
 
 void page_leave_all(struct heap *heap) {

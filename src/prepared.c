@@ -49,13 +49,13 @@ static struct stores *take_once(const struct group *group) {
   struct stores *taken = NULL;
   uint64_t bits = atomic_load_explicit(two, memory_order_seq_cst);
   if (!bits) return NULL;
-  uint64_t at_two = store_lowest(bits);
+  uint64_t at_two = bits_lowest(bits);
   bits = atomic_load_explicit(&one[at_two], memory_order_seq_cst);
   if (bits) {
-    uint64_t at_one = at_two * 64 + store_lowest(bits);
+    uint64_t at_one = at_two * 64 + bits_lowest(bits);
     bits = atomic_load_explicit(&zero[at_one], memory_order_seq_cst);
     if (bits) {
-      uint64_t number = at_one * 64 + store_lowest(bits);
+      uint64_t number = at_one * 64 + bits_lowest(bits);
       // What the thread before did with the heap comes before.
       if (!store_drop_bit(zero, number)) return NULL;
       taken = group->heaps[number];

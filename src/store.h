@@ -114,32 +114,21 @@ RTM_INLINE void store_settle(_Atomic uint64_t *words, uint64_t number, _Atomic u
   if (RTM_UNLIKELY(atomic_load_explicit(below, memory_order_seq_cst))) store_set_bit(words, number);
 }
 
-// bits_lowest as a whole register: GCC extends the builtin's int in an instruction of its own.
-RTM_INLINE uint64_t store_lowest(uint64_t bits) {
-#if defined(__x86_64__)
-  uint64_t place;
-  __asm__("rep bsfq %1, %0" : "=r"(place) : "r"(bits) : "cc");
-  return place;
-#else
-  return bits_lowest(bits);
-#endif
-}
-
 // One way down the tree, to a word that other threads have freed blocks in; nothing if there is none, or if a bit was
 // late. No loop.
 RTM_INLINE uint64_t store_find(struct span *store) {
   _Atomic uint64_t *three = store->store_level[3];
   uint64_t found = 0, bits = atomic_load_explicit(three, memory_order_seq_cst);
   if (!bits) return 0;
-  uint64_t at_three = store_lowest(bits);
+  uint64_t at_three = bits_lowest(bits);
   _Atomic uint64_t *two = store->store_level[2];
   bits = atomic_load_explicit(&two[at_three], memory_order_seq_cst);
   if (RTM_LIKELY(bits != 0)) {
-    uint64_t at_two = at_three * 64 + store_lowest(bits);
+    uint64_t at_two = at_three * 64 + bits_lowest(bits);
     _Atomic uint64_t *one = store->store_level[1];
     bits = atomic_load_explicit(&one[at_two], memory_order_seq_cst);
     if (RTM_LIKELY(bits != 0)) {
-      uint64_t at_one = at_two * 64 + store_lowest(bits);
+      uint64_t at_one = at_two * 64 + bits_lowest(bits);
       // The bit is cleared first: a free that comes after the exchange sets it again.
       store_drop_bit(one, at_one);
       // Acquire: what the freeing threads did with the blocks comes before their next use.
@@ -165,7 +154,7 @@ RTM_INLINE void *store_take(struct span *store) {
   }
   if (SECURE_VARIANT) return secure_take_store(store, bits);
   store->store_found = bits & (bits - 1);
-  return store->start + (store->store_at * UINT64_C(64) + store_lowest(bits)) * store->store_size;
+  return store->start + (store->store_at * UINT64_C(64) + bits_lowest(bits)) * store->store_size;
 }
 
 #endif
