@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_instruction_counts(natives):
 def test_each_step_of_tlsf_is_counted(natives):
     steps = count_steps(natives)
     assert (steps["calls"] > 10).all()
-    counts = {(row.table, row.step): list(map(int, row.measured.split())) for row in steps.itertuples()}
+    counts = {(row.table, row.step): list(map(int, row.here.split())) for row in steps.itertuples()}
     # Small and large sizes; the list at hand or a later one; of removing, all ways but few.
     assert len(counts["I", "mapping_search"]) == len(counts["I", "find_suitable_block"]) == 2
     assert len(counts["I", "remove_head"]) == 3 and len(counts["II", "remove_block"]) >= 3

@@ -27,12 +27,12 @@ STEPS = (
     ("II", "remove_block", "remove_block", (19, 21, 23, 27, 29, 36, 38, 39)),
     ("II", "insert_block", "insert_block", (22, 23)),
 )
-COLUMNS = ["table", "step", "published", "measured", "calls"]
+COLUMNS = ["table", "step", "paper", "here", "calls"]
 TITLE = "Tables I and II: instructions of each step of TLSF, one count for each way through it"
 
 
 def count_steps(natives: Natives) -> pd.DataFrame:
-    """COLUMNS; `published` and `measured` are the counts that occur, rising, with spaces between."""
+    """COLUMNS; `paper` and `here` are the counts that occur, rising, with spaces between."""
     options = {"seed": 1, "mallocs": MALLOCS, "sample": SAMPLE, "area": AREA}
     calls = pd.concat([natives.functions("taskset-steps", "tlsf", load, **options) for load in LOADS])
     rows = []
@@ -46,4 +46,4 @@ def count_steps(natives: Natives) -> pd.DataFrame:
 def steps_table(steps: pd.DataFrame) -> PageTable:
     kinds = ("name", "name", "", "", "")
     rows = [[Cell(str(value), kind) for value, kind in zip(row, kinds, strict=True)] for row in steps.values]
-    return PageTable(TITLE, ["table", "step", "paper", "here", "calls"], rows)
+    return PageTable(TITLE, COLUMNS, rows)
