@@ -30,7 +30,8 @@ static struct {
   struct late *late;
   _Atomic uint64_t misses[RTM_MISS_KINDS];
   uint64_t calls_at_seal;
-  size_t held;  // bytes made ready by loading
+  size_t held;     // bytes made ready by loading
+  size_t reserve;  // of these, more than the recorded run needed
   uint64_t load_us;
 } state;
 bool rtm_mode_watches;
@@ -40,6 +41,7 @@ bool mode_is_loading(void) { return loading; }
 bool mode_is_sealed(void) { return atomic_load_explicit(&state.sealed, memory_order_relaxed); }
 static const char *const mode_names[] = {"general", "seg", "pag"};
 size_t mode_prepared_bytes(void) { return state.held; }
+size_t mode_reserve_bytes(void) { return state.reserve; }
 uint64_t mode_load_us(void) { return state.load_us; }
 const char *mode_name(void) { return mode_names[state.mode]; }
 
@@ -248,6 +250,7 @@ static const char *make_stores(struct heap *heap, const struct profile_record *t
     uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
     if (!blocks) continue;
     struct span *store = span_at(slot++);
+    state.reserve += (blocks - thread->blocks[bin]) * bin_size(bin);
     store_make(mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin), (uint32_t)blocks, tree);
     start += store_bytes(blocks, bin);
     tree += bits_round_up(store_words(blocks), 64) / sizeof *tree;
@@ -297,7 +300,11 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
   const char *wrong = make_stores(heap, thread, mode, permitted);
   if (wrong) return wrong;
-  if (mode == MODE_SEG && !make_extent(heap, extent_granules(thread), permitted)) return no_memory;
+  if (mode == MODE_SEG) {
+    uint64_t granules = extent_granules(thread);
+    if (!make_extent(heap, granules, permitted)) return no_memory;
+    state.reserve += (granules - thread->page_granules - thread->span_granules) << GRANULE_SHIFT;
+  }
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
   // By number: prepared_take finds the lowest first, as the recording does.

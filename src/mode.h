@@ -43,6 +43,7 @@ bool mode_is_loading(void);
 uint64_t mode_calls_since_seal(void);
 // What loading the profile made ready, and how long that took.
 size_t mode_prepared_bytes(void);
+size_t mode_reserve_bytes(void);
 uint64_t mode_load_us(void);
 RTM_HIDDEN extern bool rtm_mode_watches;  // any but general, or sealed: mode_miss_memory is worth a call
 

@@ -58,21 +58,19 @@ void stats_after_fork(void) {
 void rtm_stats(struct rtm_stats *stats) {
   struct arena *a = &rtm_arena;
   memset(stats, 0, sizeof *stats);
-  uint64_t live = 0, dirty = 0, own_segments = 0;
+  uint64_t live = 0, dirty = 0;
   for (struct heap *heap = heap_first(); heap; heap = heap->next) {
     live += __atomic_load_n(&heap->live, __ATOMIC_RELAXED);
     dirty += __atomic_load_n(&heap->dirty, __ATOMIC_RELAXED);
-    own_segments += __atomic_load_n(&heap->segments, __ATOMIC_RELAXED);
     stats->heaps++;
   }
-  uint64_t segments = atomic_load_explicit(&a->segments_in_use, memory_order_relaxed);
-  uint64_t huge = segments > own_segments ? segments - own_segments : 0;
+  uint64_t huge = atomic_load_explicit(&a->segments_huge, memory_order_relaxed);
   stats->mapped = atomic_load_explicit(&a->bytes_mapped, memory_order_relaxed);
   stats->mapped_peak = atomic_load_explicit(&a->bytes_mapped_peak, memory_order_relaxed);
   stats->in_use = (live << GRANULE_SHIFT) + huge * SEGMENT_SIZE;
   stats->free_held = (dirty + atomic_load_explicit(&a->granules_retained, memory_order_relaxed)) << GRANULE_SHIFT;
   stats->purged = atomic_load_explicit(&a->bytes_purged, memory_order_relaxed);
-  stats->segments = segments;
+  stats->segments = atomic_load_explicit(&a->segments_in_use, memory_order_relaxed);
   struct os_counts *os = &rtm_os_counts;
   stats->system_calls =
       get(&os->map) + get(&os->unmap) + get(&os->purge) + get(&os->remap) + get(&os->resident) + get(&os->wait);
@@ -179,6 +177,7 @@ static void json(struct text *text) {
   json_number(text, "misses_thread", rtm_misses_of(RTM_MISS_THREAD), ",\n  ");
   json_number(text, "system_calls_since_seal", mode_calls_since_seal(), ",\n  ");
   json_number(text, "prepared_bytes", mode_prepared_bytes(), ",\n  ");
+  json_number(text, "reserve_bytes", mode_reserve_bytes(), ",\n  ");
   json_number(text, "load_us", mode_load_us(), ",\n  ");
   json_number(text, "pid", (uint64_t)owner_pid, ",\n  ");
   json_number(text, "mapped_bytes", stats.mapped, ",\n  ");

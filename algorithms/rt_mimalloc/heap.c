@@ -194,7 +194,7 @@ static void adopt(struct heap *heap, struct segment *segment) {
       rtmi_segment_mark_unused(segment, page);
     } else if (page->class < CLASSES) {
       peak_add(&heap->page_peak[page->class]);
-      rtmi_page_queue_push(heap, page);
+      rtmi_page_queue_push(heap, page, false);
     }
   }
   if (segment->used == 0 && segment->kind == HUGE) {
@@ -215,21 +215,29 @@ static void adopt(struct heap *heap, struct segment *segment) {
   }
 }
 
+// One of the abandoned segments; NULL: none. The whole list is taken, so that no segment can come back between a look
+// and the exchange.
+static struct segment *take_abandoned(void) {
+  if (!atomic_load_explicit(&abandoned, memory_order_relaxed)) return NULL;
+  struct segment *first = atomic_exchange_explicit(&abandoned, NULL, memory_order_acquire);
+  struct segment *rest = first ? first->next : NULL;
+  if (!rest) return first;
+  struct segment *last = rest;
+  while (last->next) last = last->next;
+  last->next = atomic_load_explicit(&abandoned, memory_order_relaxed);
+  while (
+      !atomic_compare_exchange_weak_explicit(&abandoned, &last->next, rest, memory_order_release, memory_order_relaxed))
+    continue;
+  return first;
+}
+
 void rtmi_heap_adopt(struct heap *heap, enum kind kind) {
-  for (int i = 0; i < ADOPT_MOST && !heap->free_segments[kind]; i++) {
-    if (!atomic_load_explicit(&abandoned, memory_order_relaxed)) return;
-    // The whole list is taken, so that no segment can come back between a look and the exchange.
-    struct segment *first = atomic_exchange_explicit(&abandoned, NULL, memory_order_acquire);
-    if (!first) return;
-    struct segment *rest = first->next;
-    if (rest) {
-      struct segment *last = rest;
-      while (last->next) last = last->next;
-      last->next = atomic_load_explicit(&abandoned, memory_order_relaxed);
-      while (!atomic_compare_exchange_weak_explicit(&abandoned, &last->next, rest, memory_order_release,
-                                                    memory_order_relaxed))
-        continue;
-    }
-    adopt(heap, first);
-  }
+  struct segment *segment;
+  for (int i = 0; i < ADOPT_MOST && !heap->free_segments[kind] && (segment = take_abandoned()); i++)
+    adopt(heap, segment);
+}
+
+void rtmi_heap_adopt_most(struct heap *heap, uint32_t most) {
+  struct segment *segment;
+  for (uint32_t i = 0; i < most && (segment = take_abandoned()); i++) adopt(heap, segment);
 }

@@ -12,6 +12,8 @@ void rtmi_heap_free_delayed(struct heap *heap);
 
 // Takes abandoned segments, until one of the kind has an unused page or some have been looked at.
 void rtmi_heap_adopt(struct heap *heap, enum kind kind);
+// Takes so many, if there are.
+void rtmi_heap_adopt_most(struct heap *heap, uint32_t most);
 
 // The block, of a page of the heap.
 void rtmi_heap_free_block(struct heap *heap, struct page *page, struct block *block);

@@ -31,7 +31,7 @@ static void update_direct(struct heap *heap, unsigned class) {
   for (size_t entry = below; entry <= last; entry++) heap->direct[entry] = first;
 }
 
-static void queue_add(struct queue *queue, struct page *page) {
+static void queue_prepend(struct queue *queue, struct page *page) {
   page->previous = NULL;
   page->next = queue->first;
   if (page->next)
@@ -39,6 +39,16 @@ static void queue_add(struct queue *queue, struct page *page) {
   else
     queue->last = page;
   queue->first = page;
+}
+
+static void queue_append(struct queue *queue, struct page *page) {
+  page->next = NULL;
+  page->previous = queue->last;
+  if (page->previous)
+    page->previous->next = page;
+  else
+    queue->first = page;
+  queue->last = page;
 }
 
 static void queue_drop(struct queue *queue, struct page *page) {
@@ -53,9 +63,13 @@ static void queue_drop(struct queue *queue, struct page *page) {
   page->next = page->previous = NULL;
 }
 
-COUNTED void rtmi_page_queue_push(struct heap *heap, struct page *page) {
-  queue_add(&heap->queues[page->class], page);
-  update_direct(heap, page->class);
+COUNTED void rtmi_page_queue_push(struct heap *heap, struct page *page, bool at_end) {
+  struct queue *queue = &heap->queues[page->class];
+  if (at_end)
+    queue_append(queue, page);
+  else
+    queue_prepend(queue, page);
+  if (queue->first == page) update_direct(heap, page->class);
 }
 
 COUNTED void rtmi_page_queue_remove(struct heap *heap, struct page *page) {
@@ -138,7 +152,7 @@ bool rtmi_page_to_full(struct heap *heap, struct page *page) {
   } while (!change(page, &word, word_of(NULL, TELL_HEAP)));
   if (page->class < CLASSES) rtmi_page_queue_remove(heap, page);
   page_set(page, IN_FULL, true);
-  queue_add(&heap->full, page);
+  queue_prepend(&heap->full, page);
   return true;
 }
 
@@ -147,7 +161,7 @@ void rtmi_page_unfull(struct heap *heap, struct page *page) {
   while (state_of(word) == TELL_HEAP && !change(page, &word, word_of(list_of(word), JOIN_LIST))) continue;
   page_set(page, IN_FULL, false);
   queue_drop(&heap->full, page);
-  if (page->class < CLASSES) rtmi_page_queue_push(heap, page);
+  if (page->class < CLASSES) rtmi_page_queue_push(heap, page, true);
 }
 
 void rtmi_page_free_remotely(struct segment *segment, struct page *page, struct block *block) {
@@ -193,7 +207,7 @@ struct page *rtmi_page_fresh(struct heap *heap, unsigned class, size_t block_byt
   page_free_list_extend(page);
   if (class < CLASSES) {
     peak_add(&heap->page_peak[class]);
-    rtmi_page_queue_push(heap, page);
+    rtmi_page_queue_push(heap, page, false);
   }
   return page;
 }

@@ -16,6 +16,7 @@ void rtmi_page_collect(struct page *page);
 
 // The page, which has no free block, goes to the full list. False: another thread has freed one just now.
 bool rtmi_page_to_full(struct heap *heap, struct page *page);
+// It has a free block again: to the end of its queue, so that by its turn it has more (docs/rt-mimalloc.md).
 void rtmi_page_unfull(struct heap *heap, struct page *page);
 
 // Its last block came back.
@@ -23,8 +24,8 @@ void rtmi_page_retire(struct heap *heap, struct page *page);
 // Table IV: _mi_heap_collect_retired.
 void rtmi_heap_collect_retired(struct heap *heap);
 
-// First in its queue; out of it. Table VI.
-void rtmi_page_queue_push(struct heap *heap, struct page *page);
+// First or last in its queue; out of it. Table VI.
+void rtmi_page_queue_push(struct heap *heap, struct page *page, bool at_end);
 void rtmi_page_queue_remove(struct heap *heap, struct page *page);
 
 // Waits for a thread that is telling the heap, so that the heap may go.

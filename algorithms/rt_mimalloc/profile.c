@@ -19,12 +19,26 @@ static struct profile loaded;
 
 static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
+static uint32_t segments_of(const struct profile *profile) {
+  uint32_t segments = profile->segments[SMALL] + profile->segments[MEDIUM], small_pages = 0;
+  for (unsigned class = 0; class < CLASSES; class ++) {
+    if (kind_of(class_bytes(class)) == SMALL)
+      small_pages += profile->pages[class];
+    else
+      segments += profile->pages[class];
+  }
+  return segments + (small_pages + PAGES_MOST - 1) / PAGES_MOST;
+}
+
+// What threads that ended have left is part of it: else each thread of a chain would add its own to that.
 void rtmi_profile_prepare(struct heap *heap) {
-  if (rtmi_switches.prepare == PREPARE_SEGMENTS)
-    for (enum kind kind = SMALL; kind <= MEDIUM; kind++)
-      for (uint32_t i = 0; i < loaded.segments[kind] && rtmi_segment_alloc(heap, kind, 0); i++) continue;
+  if (rtmi_switches.prepare == PREPARE_NOTHING) return;
+  rtmi_heap_adopt_most(heap, segments_of(&loaded));
+  for (enum kind kind = SMALL; kind <= MEDIUM; kind++)
+    while (heap->segment_peak[kind].now < loaded.segments[kind] && rtmi_segment_alloc(heap, kind, 0)) continue;
   for (unsigned class = 0; class < CLASSES; class ++)
-    for (uint32_t i = 0; i < loaded.pages[class] && rtmi_page_fresh(heap, class, class_bytes(class)); i++) continue;
+    while (heap->page_peak[class].now < loaded.pages[class] && rtmi_page_fresh(heap, class, class_bytes(class)))
+      continue;
 }
 
 // ---- reading ----

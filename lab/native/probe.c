@@ -7,7 +7,8 @@
 // percentile, in microseconds, and what of it the two readings of the counter take. Read by rtlab/probing.py.
 //
 // The front (malloc_front.h) says how it gets between a program and its allocator. The times include page faults and
-// preemption: they are what the program waited.
+// preemption: they are what the program waited. Allocations before this library's constructor are counted, not timed:
+// in the first of them (libstdc++ makes one) an allocator loads its profile, which the papers do before all.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,6 +33,7 @@ enum { SLOTS = 512, SHARED_SLOT = 0 };
 // Counters of one thread; its thread writes, whoever ends the process reads. Threads beyond SLOTS - 1 share SHARED_SLOT.
 struct slot {
   _Atomic uint64_t allocations;               // calls that returned a block
+  _Atomic uint64_t timed;                     // of these, after the constructor
   _Atomic uint64_t frees;
   _Atomic uint64_t bytes;                     // sum of the sizes asked for
   _Atomic uint64_t longest_allocation;        // ticks
@@ -45,7 +47,7 @@ static struct slot slots[SLOTS];
 static _Atomic unsigned next_slot = SHARED_SLOT + 1;
 static __thread struct slot *own_slot;
 
-static uint64_t start_ticks, start_ns;
+static uint64_t start_ticks, start_ns;        // 0 before the constructor
 
 static inline unsigned bucket_of(uint64_t ticks) {
   if (ticks < STEPS) { return (unsigned)ticks; }
@@ -101,6 +103,8 @@ static inline void count_allocation(uint64_t ticks, size_t bytes) {
   const bool shared = slot == &slots[SHARED_SLOT];
   add(&slot->allocations, 1, shared);
   add(&slot->bytes, bytes, shared);
+  if (start_ticks == 0) { return; }
+  add(&slot->timed, 1, shared);
   add(&slot->histogram[bucket_of(ticks)], 1, shared);
   add(&slot->ticks, ticks, shared);
   add_square(&slot->squares, ticks, shared);
@@ -211,14 +215,14 @@ static __attribute__((destructor)) void report(void) {
     (void)!write(STDERR_FILENO, message, sizeof message - 1);
     return;
   }
-  const uint64_t allocations = sum(offsetof(struct slot, allocations));
+  const uint64_t allocations = sum(offsetof(struct slot, allocations)), timed = sum(offsetof(struct slot, timed));
   const uint64_t per_ms = ticks_per_ms();
   const uint64_t longest = highest(offsetof(struct slot, longest_allocation));
-  const uint64_t rare = percentile(allocations, 10000);
+  const uint64_t rare = percentile(timed, 10000);
   const uint64_t longest_free = highest(offsetof(struct slot, longest_free));
-  const uint64_t shortest = allocations > 0 ? UINT64_MAX - highest(offsetof(struct slot, shortest_below)) : 0;
-  const double mean = allocations > 0 ? (double)sum(offsetof(struct slot, ticks)) / (double)allocations : 0;
-  const double variance = allocations > 0 ? variance_of(mean, allocations) : 0;
+  const uint64_t shortest = timed > 0 ? UINT64_MAX - highest(offsetof(struct slot, shortest_below)) : 0;
+  const double mean = timed > 0 ? (double)sum(offsetof(struct slot, ticks)) / (double)timed : 0;
+  const double variance = timed > 0 ? variance_of(mean, timed) : 0;
   const double us = 1000.0 / (double)per_ms;
   char text[1024];
   const int length = snprintf(

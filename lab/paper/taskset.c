@@ -21,10 +21,13 @@ static const double deviation_of_mean = 0.1;
 #define REST \
   {2, 5}, { 7, 45 }
 
+#define NOT_FIXED \
+  0, {{0}}, { 0, 0 }
+
 const struct taskset_profile taskset_profiles[] = {
-    {"2006-test-1", "2006, section 3.2, Test 1: large blocks", RANGES_2006, {2048, 20480}, REST, false, 0, {{0}}},
-    {"2006-test-2", "2006, section 3.2, Test 2: small blocks", RANGES_2006, {8, 1024}, REST, false, 0, {{0}}},
-    {"2006-test-3", "2006, section 3.2, Test 3: both", RANGES_2006, {8, 20480}, REST, false, 0, {{0}}},
+    {"2006-test-1", "2006, section 3.2, Test 1: large blocks", RANGES_2006, {2048, 20480}, REST, false, NOT_FIXED},
+    {"2006-test-2", "2006, section 3.2, Test 2: small blocks", RANGES_2006, {8, 1024}, REST, false, NOT_FIXED},
+    {"2006-test-3", "2006, section 3.2, Test 3: both", RANGES_2006, {8, 20480}, REST, false, NOT_FIXED},
     {"2006-test-3-of-three",
      "the same, three tasks: as many as the sets of Tables 3 and 4 have",
      {3, 3},
@@ -32,8 +35,7 @@ const struct taskset_profile taskset_profiles[] = {
      {8, 20480},
      REST,
      false,
-     0,
-     {{0}}},
+     NOT_FIXED},
     {"2006-test-4",
      "2006, sections 3.2 and 4.4, Test 4: a task set of Test 3 with periods of 45 to 140",
      {3, 10},
@@ -42,8 +44,7 @@ const struct taskset_profile taskset_profiles[] = {
      {2, 5},
      {30, 50},
      true,
-     0,
-     {{0}}},
+     NOT_FIXED},
     // Requests a period: Gmax / Gavg, to the nearest.
     {.name = "2006-table-3",
      .source = "2006, Table 3",
@@ -59,10 +60,15 @@ const struct taskset_profile taskset_profiles[] = {
      {8 << 10, 64 << 10},
      REST,
      false,
-     0,
-     {{0}}},
-    {"2008-profile-2", "2008, section 7.2, Profile 2: small blocks", RANGES_2008, {64, 8 << 10}, REST, false, 0, {{0}}},
-    {"2008-profile-3", "2008, section 7.2, Profile 3: both", RANGES_2008, {64, 48 << 10}, REST, false, 0, {{0}}},
+     NOT_FIXED},
+    {"2008-profile-2",
+     "2008, section 7.2, Profile 2: small blocks",
+     RANGES_2008,
+     {64, 8 << 10},
+     REST,
+     false,
+     NOT_FIXED},
+    {"2008-profile-3", "2008, section 7.2, Profile 3: both", RANGES_2008, {64, 48 << 10}, REST, false, NOT_FIXED},
     {.name = "2008-table-3",
      .source = "2008, Table III",
      .fixed = 5,
@@ -74,10 +80,27 @@ const struct taskset_profile taskset_profiles[] = {
     {0},
 };
 
+static const struct taskset_profile *find_sizes(const char *name) {
+  static struct taskset_profile found;
+  unsigned least, most;
+  int length = 0;
+  if (sscanf(name, "sizes-%2u-%2u%n", &least, &most, &length) != 2 || name[length]) return NULL;
+  if (least < 3 || least >= most || most > 24) return NULL;
+  found = (struct taskset_profile){.name = name,
+                                   .source = "2008, conclusions",
+                                   .tasks = {3, 10},
+                                   .period = {20, 150},
+                                   .budget = {1, 1},
+                                   .requests = {2, 5},
+                                   .hold = {7, 45},
+                                   .sizes = {UINT64_C(1) << least, UINT64_C(1) << most}};
+  return &found;
+}
+
 const struct taskset_profile *taskset_find(const char *name) {
   for (const struct taskset_profile *p = taskset_profiles; p->name; p++)
     if (strcmp(p->name, name) == 0) return p;
-  return NULL;
+  return find_sizes(name);
 }
 
 static uint64_t draw(struct random_stream *random, struct taskset_range range) {
@@ -91,6 +114,7 @@ static struct taskset_task make_task(const struct taskset_profile *profile, stru
   task.mean = budget / (double)task.requests;
   task.deviation = deviation_of_mean * task.mean;
   uint64_t a = draw(random, profile->hold), b = draw(random, profile->hold);
+  task.sizes = profile->sizes;
   task.hold = a < b ? (struct taskset_range){a, b} : (struct taskset_range){b, a};
   return task;
 }
@@ -123,8 +147,9 @@ struct calendar {
 };
 
 static struct calendar *calendar_make(void) {
+  // Shared, so that the kernel gives the mapping a name: it is not taken for the malloc's (process_malloc.h).
   struct calendar *calendar =
-      mmap(NULL, sizeof *calendar, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+      mmap(NULL, sizeof *calendar, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (calendar == MAP_FAILED) {
     fprintf(stderr, "taskset: no memory for the calendar\n");
     exit(2);
@@ -172,6 +197,12 @@ static uint64_t free_time(const struct taskset_task *task, const struct taskset_
   return options->server ? (due + options->server - 1) / options->server * options->server : due;
 }
 
+static size_t request_bytes(const struct taskset_task *task, struct random_stream *random) {
+  if (task->sizes.most) return draw(random, task->sizes);
+  double wanted = random_normal(random, task->mean, task->deviation);
+  return wanted > TASKSET_REQUEST_LEAST ? (size_t)wanted : TASKSET_REQUEST_LEAST;
+}
+
 void taskset_run(const struct taskset *set, const struct taskset_options *options,
                  const struct taskset_operations *operations, void *context) {
   struct calendar *calendar = calendar_make();
@@ -186,8 +217,7 @@ void taskset_run(const struct taskset *set, const struct taskset_options *option
       const struct taskset_task *task = &set->task[t];
       release[t] += task->period;
       for (uint64_t i = 0; i < task->requests && mallocs < options->mallocs; i++, mallocs++) {
-        double wanted = random_normal(&random, task->mean, task->deviation);
-        size_t bytes = wanted > TASKSET_REQUEST_LEAST ? (size_t)wanted : TASKSET_REQUEST_LEAST;
+        size_t bytes = request_bytes(task, &random);
         void *block = operations->malloc(context, bytes);
         hold(calendar, block, bytes, free_time(task, options, time, &random));
       }

@@ -23,10 +23,11 @@ struct taskset_range {
 };
 
 struct taskset_task {
-  uint64_t period;            // time units
-  uint64_t requests;          // a period
-  double mean, deviation;     // bytes of a request
-  struct taskset_range hold;  // periods
+  uint64_t period;             // time units
+  uint64_t requests;           // a period
+  double mean, deviation;      // bytes of a request
+  struct taskset_range hold;   // periods
+  struct taskset_range sizes;  // bytes; if `most` is not 0, requests are uniform in it, not normal
 };
 
 // Ranges that a task set is drawn from; or, where `fixed` is not 0, the task set itself.
@@ -36,6 +37,7 @@ struct taskset_profile {
   bool ends;     // the first task has the shortest period of the range, the second the longest (2006, Test 4)
   size_t fixed;  // tasks
   struct taskset_task task[5];
+  struct taskset_range sizes;  // of all tasks: taskset_task
 };
 
 struct taskset {
@@ -43,7 +45,9 @@ struct taskset {
   struct taskset_task task[TASKSET_TASKS];
 };
 
-// All profiles, ended by one without a name. NULL if there is none of that name.
+// All profiles, ended by one without a name. NULL if there is none of that name. 'sizes-I-J', 3 <= I < J <= 24, is one
+// too, the last that was asked for: task sets as of 2008, with requests uniform in 2^I to 2^J bytes, as its conclusions
+// speak of 'all possible combinations of power of 2 subranges'.
 extern const struct taskset_profile taskset_profiles[];
 const struct taskset_profile *taskset_find(const char *name);
 

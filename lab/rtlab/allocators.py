@@ -28,6 +28,8 @@ from rtlab.debian import installed_version
 from rtlab.mistakes import Mistake, choose
 from rtlab.places import Places
 
+# Of the allocators that work over one area: address space only.
+FOREIGN_AREA = 16 << 30
 LIBRARY_FOLDERS = ("/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
@@ -65,9 +67,9 @@ def find_peer(places: Places, peer: PackagedPeer | BuiltPeer) -> Allocator | Non
     if isinstance(peer, BuiltPeer):
         if not ours.is_file():
             return None
-        origin = f"crate {peer.crate.name} {peer.crate.version.partition('+')[0]}"
         version = built_record(places, peer.name).get("version", peer.version)
-        return Allocator(peer.name, ours, version, origin)
+        area = {"ALGORITHM_AREA": str(FOREIGN_AREA)} if peer.foreign else {}
+        return Allocator(peer.name, ours, version, peer.source.origin, area)
     library = ours if ours.is_file() else system_library(peer.library)
     if library is None:
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rtlab import recipes
 from rtlab.crates import Crate
+from rtlab.debian import SourcePackage
 
 RTMALLOC = "rtmalloc"
 SECURE = "rtmalloc-secure"
@@ -30,6 +31,8 @@ LIBC = ("libc", "0.2.155")
 CMAKE = ("cmake", "0.1.50")
 PKG_CONFIG = ("pkg-config", "0.3.30")
 UNAME = ("uname", "0.1.1")
+MAKE_CMD = ("make-cmd", "0.1.0")
+CFG_IF, RUSTVERSION, CONST_DEFAULT = ("cfg-if", "1.0.0"), ("rustversion", "1.0.14"), ("const-default", "1.0.0")
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,14 @@ class PackagedPeer:
 
 @dataclass(frozen=True)
 class BuiltPeer:
-    """Built here from the source that a crate carries."""
+    """Built here from the source that a crate or a Debian package carries."""
 
     name: str
-    crate: Crate
-    version: str  # of the allocator, not of the crate
+    source: Crate | SourcePackage
+    version: str  # of the allocator, not of the crate or package
     build: Callable[[Path, Path], Path]
     tools: tuple[str, ...] = ("cargo", "cmake", "cc")
+    foreign: bool = False  # over the caller's memory, with an adapter in algorithms/foreign
 
 
 def mimalloc(name: str, crate_version: str, folder: str, version: str, secure: bool = False) -> BuiltPeer:
@@ -87,6 +91,38 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
         ("cargo", "cc"),
     ),
     BuiltPeer("hoard", Crate("hoard-sys", "0.1.2", (LIBC, UNAME)), "3.13.0", recipes.hoard, ("cargo", "make", "c++")),
+    BuiltPeer(
+        "rlsf",
+        Crate("rlsf", "0.2.3", (LIBC, CFG_IF, RUSTVERSION, CONST_DEFAULT)),
+        "0.2.3",
+        recipes.rlsf,
+        ("cargo", "cc"),
+        foreign=True,
+    ),
+    BuiltPeer(
+        "o1heap",
+        Crate("o1heap", "0.0.2"),
+        "2.2",
+        recipes.foreign("o1heap", "o1heap/o1heap"),
+        ("cargo", "cc"),
+        foreign=True,
+    ),
+    BuiltPeer(
+        "dlmalloc-2.8.3-lea",
+        Crate("libffi-sys", "1.0.0", (CC, SHLEX, MAKE_CMD)),
+        "2.8.3",
+        recipes.foreign("dlmalloc_283", "libffi/src"),
+        ("cargo", "cc"),
+        foreign=True,
+    ),
+    BuiltPeer(
+        "dlmalloc-2.7.2-lea",
+        SourcePackage("uclibc-source", "usr/src/uClibc-ng-*.tar.xz"),
+        "2.7.2",
+        recipes.dlmalloc_272,
+        ("tar", "cc"),
+        foreign=True,
+    ),
     PackagedPeer("jemalloc", "libjemalloc2", "libjemalloc.so.2"),
     PackagedPeer("tcmalloc", "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
     PackagedPeer("mimalloc-debian", "libmimalloc2.0", "libmimalloc.so.2"),
@@ -94,9 +130,11 @@ PEERS: tuple[PackagedPeer | BuiltPeer, ...] = (
 )
 
 PEER_NAMES = tuple(peer.name for peer in PEERS)
+# Over one area, with one lock: for the papers' loads, and for programs where they are asked for.
+FOREIGN = tuple(peer.name for peer in PEERS if isinstance(peer, BuiltPeer) and peer.foreign)
 ALLOCATOR_NAMES = (RTMALLOC, *REAL_TIME, SECURE, *SECURE_FEATURES, GLIBC, *PEER_NAMES)
-# Measured only where they are asked for: they are to be held against their usual builds.
-ON_REQUEST = (*REAL_TIME, *SECURE_FEATURES, *SECURE_PEERS)
+# Measured only where they are asked for: they are to be held against their usual builds, or have one lock.
+ON_REQUEST = (*REAL_TIME, *SECURE_FEATURES, *SECURE_PEERS, *FOREIGN)
 
 
 def is_own(name: str) -> bool:

@@ -160,6 +160,19 @@ def report(
     raise typer.Exit(report(find_places(), folder, console))
 
 
+@app.command()
+def results(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="What paper or bench wrote [default: in build/].")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The Markdown file.")] = Path("docs/results.md"),
+) -> None:
+    """Make the documents' page of results, with date, machine and command of each."""
+    from rtlab.results_page import results
+
+    raise typer.Exit(results(find_places(), folders or [], out, console))
+
+
 def main() -> None:
     try:
         app()

@@ -28,6 +28,10 @@ class Crate:
     version: str
     held: tuple[tuple[str, str], ...] = ()  # versions of its dependencies, (name, version)
 
+    @property
+    def origin(self) -> str:
+        return f"crate {self.name} {self.version.partition('+')[0]}"
+
 
 def stub_manifest(crate: Crate) -> str:
     """A Cargo.toml that depends on exactly this crate."""

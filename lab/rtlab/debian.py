@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 from rtlab.processes import Failed, run_tool
 
@@ -54,3 +56,30 @@ def ensure_packages(packages: Iterable[str], say: Callable[[str], None]) -> str 
             last = str(failure).splitlines()[-1]
             reasons.append("needs root" if "sudo" in last else f"apt-get: {last}")
     return "; ".join(reasons) or None
+
+
+@dataclass(frozen=True)
+class SourcePackage:
+    """A package that brings a source as an archive."""
+
+    name: str
+    archive: str  # pattern below /
+
+    @property
+    def origin(self) -> str:
+        return f"Debian {self.name}"
+
+
+def unpack_source(package: SourcePackage, folder: Path, install: bool, say: Callable[[str], None]) -> Path:
+    """The archive's contents, below `folder`; installs the package if it may. Raises Failed."""
+    if installed_version(package.name) is None:
+        reason = ensure_packages([package.name], say) if install else "not installed"
+        if reason:
+            raise Failed(reason)
+    archives = sorted(Path("/").glob(package.archive))
+    if len(archives) != 1:
+        raise Failed(f"expected one /{package.archive} of {package.name}, found {len(archives)}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    run_tool(["tar", "-xf", archives[0], "-C", folder, "--strip-components=1"])
+    return folder

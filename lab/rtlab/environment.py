@@ -32,7 +32,7 @@ def sha256(path: Path) -> str:
 def describe(allocators: Sequence[Allocator], options: dict[str, object]) -> dict[str, object]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": ["rtlab", *sys.argv[1:]],  # also where it was called as a module
         "options": options,
         "seeds": {"inputs": INPUT_SEED, "bootstrap": BOOTSTRAP_SEED},
         "cpu": first_line("/proc/cpuinfo", "model name") or platform.processor(),

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rtlab.allocators import built_record, glibc_version, system_library
 from rtlab.catalogue import GLIBC, PEERS, BuiltPeer, PackagedPeer
-from rtlab.crates import crate_checksum, fetch_crate, stub_manifest
-from rtlab.debian import ensure_packages, installed_version
-from rtlab.places import Places
+from rtlab.crates import Crate, crate_checksum, fetch_crate, stub_manifest
+from rtlab.debian import ensure_packages, installed_version, unpack_source
+from rtlab.places import Places, find_places
 from rtlab.processes import Failed, run_tool
 
 Say = Callable[[str], None]
@@ -37,7 +37,10 @@ def build_key(peer: BuiltPeer) -> str:
     """Changes when the library must be made again: another source, another recipe, another compiler."""
     recipes = Path(__file__).with_name("recipes.py").read_text()
     compiler = run_tool([os.environ.get("CC", "cc"), "--version"]).splitlines()[0]
-    text = "\n".join([stub_manifest(peer.crate), peer.version, recipes, compiler])
+    own = find_places().root / "algorithms"
+    adapter = [*sorted((own / "foreign").rglob("*.*")), *sorted(own.glob("preload*"))] if peer.foreign else []
+    source = stub_manifest(peer.source) if isinstance(peer.source, Crate) else installed_version(peer.source.name) or ""
+    text = "\n".join([source, peer.version, recipes, compiler, *(file.read_text() for file in adapter)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -57,7 +60,13 @@ def problem_with(library: Path) -> str | None:
     return f"does not load (status {done.returncode}) {done.stderr.strip()[:200]}".strip()
 
 
-def build_peer(places: Places, peer: BuiltPeer, say: Say) -> None:
+def fetch_source(peer: BuiltPeer, folder: Path, install: bool, say: Say) -> Path:
+    if isinstance(peer.source, Crate):
+        return fetch_crate(peer.source, folder)
+    return unpack_source(peer.source, folder, install, say)
+
+
+def build_peer(places: Places, peer: BuiltPeer, install: bool, say: Say) -> None:
     """Makes build/peers/NAME.so unless it is there from the same source, recipe and compiler. Raises Failed."""
     tool = missing_tool(peer.tools)
     if tool is not None:
@@ -65,8 +74,8 @@ def build_peer(places: Places, peer: BuiltPeer, say: Say) -> None:
     library, key = places.peers / f"{peer.name}.so", build_key(peer)
     if library.is_file() and built_record(places, peer.name).get("key") == key:
         return
-    say(f"Building {peer.name} {peer.version} from the crate {peer.crate.name} {peer.crate.version}")
-    source = fetch_crate(peer.crate, places.peers / "src" / peer.name)
+    say(f"Building {peer.name} {peer.version} from {peer.source.origin}")
+    source = fetch_source(peer, places.peers / "src" / peer.name, install, say)
     work = places.peers / "work" / peer.name
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -78,8 +87,8 @@ def build_peer(places: Places, peer: BuiltPeer, say: Say) -> None:
     record = {
         "key": key,
         "version": peer.version,
-        "crate": f"{peer.crate.name} {peer.crate.version}",
-        "crate_sha256": crate_checksum(source),
+        "source": peer.source.origin,
+        "sha256": crate_checksum(source) if isinstance(peer.source, Crate) else "",
     }
     library.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n")
     shutil.rmtree(work)
@@ -104,12 +113,12 @@ def link_packaged(places: Places, peer: PackagedPeer, install: bool, say: Say) -
 def get_peer(places: Places, peer: PackagedPeer | BuiltPeer, install: bool, say: Say) -> PeerState:
     if isinstance(peer, BuiltPeer):
         version = peer.version
-        origin = f"crate {peer.crate.name} {peer.crate.version.partition('+')[0]}"
+        origin = peer.source.origin
     else:
         version, origin = "", f"Debian {peer.package}"
     try:
         if isinstance(peer, BuiltPeer):
-            build_peer(places, peer, say)
+            build_peer(places, peer, install, say)
         else:
             link_packaged(places, peer, install, say)
             version = installed_version(peer.package) or "unknown"

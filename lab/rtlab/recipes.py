@@ -1,6 +1,6 @@
 """How each peer's library is made from its sources: its own build system, Release, nothing changed.
 
-Each function takes the crate's source and an empty folder to build in, and returns the library.
+Each function takes the source's folder and an empty folder to build in, and returns the library.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
+from rtlab.places import find_places
 from rtlab.processes import Failed, run_tool
 
 # The crate of mimalloc 2 and 3 leaves out the folder cmake/ of its CMakeLists.txt. These two files stand in for it:
@@ -139,3 +140,81 @@ def hoard(crate: Path, work: Path) -> Path:
     compiler = f"{os.environ.get('CXX', 'c++')} -include {hooks}"
     run_tool(["make", "Linux-gcc-x86_64", f"CXX={compiler}", f"CPPFLAGS={flags}"], cwd=source)
     return only(source, "libhoard.so")
+
+
+def foreign(adapter: str, sources: str):
+    """An allocator over the caller's memory: `sources` of what was fetched, with its adapter in algorithms/foreign."""
+
+    def build(source: Path, work: Path) -> Path:
+        return link_foreign(adapter, work, "-iquote", source / sources)
+
+    return build
+
+
+def dlmalloc_272(source: Path, work: Path) -> Path:
+    """Its files cannot be joined in one: each includes the same header, which has no guard."""
+    folder, own, objects = source / "libc" / "stdlib" / "malloc-standard", algorithms() / "foreign", []
+    for name in ("malloc", "free", "realloc", "memalign"):
+        objects.append(work / f"{name}.o")
+        named = ("-include", own / "foreign_dlmalloc_272.h", f"-I{own}", "-c", folder / f"{name}.c", "-o", objects[-1])
+        run_tool([*FOREIGN_COMPILER, *named])
+    return link_foreign("dlmalloc_272", work, "-iquote", folder, *objects)
+
+
+# The crate has no C: a library of Rust that the adapter is linked with, from what `cargo vendor` has fetched.
+RLSF_MANIFEST = """[package]
+name = "rlsf-in-c"
+version = "0.0.0"
+edition = "2021"
+[lib]
+path = "{source}"
+crate-type = ["staticlib"]
+[dependencies]
+rlsf = {{ path = "{crate}", default-features = false, features = ["unstable"] }}
+[profile.release]
+opt-level = 3
+lto = true
+codegen-units = 1
+panic = "abort"
+"""
+VENDORED = """[source.crates-io]
+replace-with = "vendored"
+[source.vendored]
+directory = "{vendor}"
+"""
+
+
+def rlsf(crate: Path, work: Path) -> Path:
+    project = work / "rust"
+    (project / ".cargo").mkdir(parents=True)
+    source = algorithms() / "foreign" / "foreign_rlsf.rs"
+    (project / "Cargo.toml").write_text(RLSF_MANIFEST.format(source=source, crate=crate))
+    (project / ".cargo" / "config.toml").write_text(VENDORED.format(vendor=crate.parent))
+    run_tool(["cargo", "build", "--release", "--offline"], cwd=project)
+    return link_foreign("rlsf", work, only(project / "target" / "release", "librlsf_in_c.a"))
+
+
+def algorithms() -> Path:
+    return find_places().root / "algorithms"
+
+
+# With the flags of algorithms/CMakeLists.txt.
+FOREIGN_COMPILER = (
+    *(os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-w"),
+    *("-fno-strict-aliasing", "-fno-tree-vectorize", "-fno-builtin-malloc", "-fno-builtin-calloc"),
+    *("-fno-builtin-realloc", "-fno-builtin-free"),
+)
+
+
+def link_foreign(adapter: str, work: Path, *more: str | Path) -> Path:
+    """The library that is preloaded and that lab/paper opens."""
+    own, library = algorithms(), work / f"lib{adapter}.so"
+    run_tool(
+        [
+            *(*FOREIGN_COMPILER, "-shared", "-Wl,-z,now", "-Wl,-Bsymbolic"),
+            *("-DPRELOAD_ALGORITHM=algorithm_foreign", "-DPRELOAD_LOCK=1", f"-I{own}", f"-I{own / 'foreign'}"),
+            *(own / "foreign" / f"foreign_{adapter}.c", own / "preload.c", own / "preload_profile.c", *more),
+            *("-o", library, "-lpthread"),
+        ]
+    )
+    return library

@@ -10,12 +10,16 @@ import pandas as pd
 import pytest
 from browser import look_at
 
+from rtlab.catalogue import FOREIGN, MODES, RTMALLOC
+from rtlab.mistakes import Mistake
 from rtlab.papers.compare import compare, published
 from rtlab.papers.definitions import PAPERS
 from rtlab.papers.loads import NoMemory, ensure_natives
 from rtlab.papers.measures import assemble, factor_f
+from rtlab.papers.tlsf_ranges import in_words, range_jobs, summarize
 from rtlab.papers.tlsf_steps import count_steps
 from rtlab.places import find_places
+from rtlab.results_page import beside
 
 
 @pytest.fixture(scope="session")
@@ -121,12 +125,66 @@ def test_an_area_that_is_too_small_is_told_and_not_averaged(natives):
         space(natives, "tlsf", "2006-table-3", mallocs=1000, area=100_000)
 
 
+@pytest.mark.parametrize("names", [(RTMALLOC, *MODES), FOREIGN], ids=["rtmalloc", "foreign"])
+def test_allocators_beside_the_papers_see_the_same_load(natives, names):
+    options = {"seed": 2, "mallocs": 3000, "points": 10}
+    reference = space(natives, "tlsf", "2008-profile-2", **options)
+    there = [name for name in names if name in natives.beside]
+    if not there:
+        pytest.skip(f"not there: {', '.join(names)}")
+    for name in there:
+        runs = space(natives, name, "2008-profile-2", **options)
+        assert runs["live"].equals(reference["live"]) and runs["peak_live"].equals(reference["peak_live"]), name
+        # F: more than what is live, and no reserve of whole segments.
+        last = runs.iloc[-1]
+        assert last["peak_live"] < last["reached"] < 2.5 * last["peak_live"] + (1 << 20), name
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_modes_are_sealed_and_their_instructions_counted(natives, mode):
+    counts = natives.run("taskset", mode, "count", "2006-table-4", mallocs=2000, sample=7)
+    most = counts.groupby("operation")["instructions"].max()
+    # Of general mode's cold paths none is taken: design, section 5.
+    assert len(counts) > 300 and most["malloc"] <= 250 and most["free"] <= 130
+
+
+def test_the_parts_of_rtmallocs_memory_make_up_what_it_uses(natives):
+    options = {"mallocs": 20_000, "copies": 4}
+    parts = natives.run("taskset", RTMALLOC, "parts", "2008-profile-1", **options).iloc[0]
+    last = space(natives, RTMALLOC, "2008-profile-1", **options).iloc[-1]
+    assert parts["live"] < parts["usable"] < parts["in_use"] and parts["live"] <= parts["peak_live"]
+    assert last["peak_live"] == parts["peak_live"] > 3 * (1 << 20)
+    assert last["reached"] == pytest.approx(parts["in_use"] + parts["metadata"], rel=0.02)
+    assert 0 < parts["metadata"] < 0.1 * parts["in_use"]
+
+
+def test_the_parts_are_rtmallocs_alone(natives):
+    with pytest.raises(Mistake, match="'parts' are of the allocator 'malloc' alone, got 'tlsf'"):
+        natives.run("taskset", "tlsf", "parts", "2008-profile-1")
+    with pytest.raises(Mistake, match="the malloc here has no rtm_stats"):
+        natives.run("taskset", "malloc", "space", "2008-profile-1")
+    with pytest.raises(Mistake, match="cannot open the allocator: /nowhere/rlsf"):
+        natives.run("taskset", "/nowhere/rlsf.so", "space", "2008-profile-1")
+
+
+def test_f_of_tlsf_over_ranges_of_sizes(natives):
+    """2008, conclusions: below 30 % in all combinations of powers of two, around 15 % on average."""
+    jobs = {text: job for text, job in range_jobs(natives, 1)}
+    assert len(jobs) == 120
+    chosen = pd.concat([jobs[f"F, {least} to {most} bytes"]() for least, most in ((32, 64), (64, 4096), (4096, 65536))])
+    ranges = summarize(chosen)
+    assert (ranges["worst"] < 30).all() and ranges["average"].between(1, 30).all()
+    assert "F of TLSF over 3 ranges of sizes" in in_words(ranges)
+    with pytest.raises(Mistake, match="no profile 'sizes-16-5'"):
+        space(natives, "tlsf", "sizes-16-5")
+
+
 def test_cells_of_what_could_not_run_are_left_out():
     series = pd.DataFrame(
         {"mallocs": [5, 9], "live": [3, 4], "peak_live": [4, 4], "reached": [5, 6], "allocator": "tlsf", "seed": 1}
     ).assign(load="2006-test-1")
     frames = {"space": series, "cost": pd.DataFrame(), "worst": pd.DataFrame(), "sweep": pd.DataFrame()}
-    frames["steps"] = pd.DataFrame()
+    frames |= {name: pd.DataFrame() for name in ("steps", "ranges", "parts")}
 
     class Plan:
         paper = PAPERS["2006"]
@@ -153,6 +211,11 @@ def test_unknown_names_are_answered_with_the_nearest(arguments, expected):
     assert done.returncode == 2 and expected in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_folder_without_results_is_refused(tmp_path):
+    done = rtlab("results", str(tmp_path))
+    assert done.returncode == 2 and "holds no results of rtlab paper" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_short_run_writes_page_and_tables(tmp_path):
     done = rtlab(
         *("paper", "2008", "--allocators", "tlsf,half-fit", "--loads", "2008-profile-1,2008-profile-3"),
@@ -168,5 +231,13 @@ def test_a_short_run_writes_page_and_tables(tmp_path):
     assert json.loads((tmp_path / "environment.json").read_text())["kernel"]
     assert len(pd.read_csv(tmp_path / "steps.csv")) == 10
     look_at(tmp_path / "page.html", tmp_path)
+    results = rtlab("results", str(tmp_path), "--out", str(tmp_path / "results.md"))
+    text = (tmp_path / "results.md").read_text()
+    assert results.returncode == 0, results.stderr
+    assert "## rtlab paper 2008" in text and "`rtlab paper 2008 --allocators" in text and "load before" in text
+    row = cells.query(
+        "table == 'VI' and allocator == 'tlsf' and statistic == 'mean' and load == '2008-profile-3'"
+    ).iloc[0]
+    assert f"| {beside(row)} |" in text and f"({row['published']:.2f})" in beside(row)
     assert (tmp_path / "figure-1.svg").read_text().startswith("<?xml")
     assert Path(tmp_path / "runs.csv").exists()

@@ -1,6 +1,7 @@
 """Running: the order, what one run's ending is called, and what is kept when runs are interrupted."""
 
 import csv
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,29 @@ def test_the_probe_counts_every_allocation_of_a_program(native, tmp_path):
 
     more = allocations(30_000) - allocations(10_000)
     assert 20_000 <= more < 21_000  # and a few for the longer list
+
+
+SLOW_FIRST = """
+#include <stddef.h>
+#include <unistd.h>
+void *__libc_malloc(size_t);
+void *malloc(size_t bytes) {
+  static int called;
+  if (!called++) usleep(300000);  // as one that loads a profile
+  return __libc_malloc(bytes);
+}
+"""
+
+
+def test_the_probe_times_nothing_before_the_programs_start(native, tmp_path):
+    """libstdc++ allocates before any constructor of a preloaded library; in that call a profile is loaded."""
+    from rtlab.probing import read_probe
+
+    source, library, report = tmp_path / "slow.c", tmp_path / "slow.so", tmp_path / "report.json"
+    source.write_text(SLOW_FIRST)
+    subprocess.run(["cc", "-O1", "-fPIC", "-shared", "-fno-builtin", "-o", library, source], check=True)
+    slow = Allocator("slow", library, "", "")
+    run = measure(native, entry("x", "cmake", "--version"), slow, 20, probe_report=report)
+    found = read_probe(report)
+    assert run.status == "ok" and run.wall_s > 0.3
+    assert found.allocations > 10 and found.longest_us < 200_000

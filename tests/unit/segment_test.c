@@ -300,6 +300,18 @@ TEST(heaps_share_what_they_may_borrow) {
   CHECK(heaps[HEAPS - 1]->borrowed > 0);
 }
 
+TEST(a_segment_that_waits_is_not_in_use) {
+  struct heap *heap = start();
+  bool zero;
+  make_medium(heap, take_span(heap, 32, &zero));
+  segment_take_spare(heap);
+  struct rtm_stats stats;
+  rtm_stats(&stats);
+  CHECK(heap->spare != 0);
+  CHECK_EQUAL(stats.segments, 2);
+  CHECK_EQUAL(stats.in_use, 32 * GRANULE_SIZE);
+}
+
 static void purging(const char *mode, bool returns) {
   test_needs_option("RTMALLOC_PURGE", mode);
   struct heap *heap = start();

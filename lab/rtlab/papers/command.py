@@ -9,14 +9,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rtlab.environment import describe
-from rtlab.mistakes import choose, unknown_name
+from rtlab.mistakes import Mistake, choose, unknown_name
 from rtlab.papers import pool, rt_mimalloc
+from rtlab.papers.beside import BESIDE, absent
 from rtlab.papers.compare import compare
-from rtlab.papers.definitions import PAPERS, Paper, Size
+from rtlab.papers.definitions import PAPERS, STAND_INS, Paper, Size
 from rtlab.papers.figures import make_figures
-from rtlab.papers.loads import ensure_natives
+from rtlab.papers.loads import Natives, ensure_natives
 from rtlab.papers.measures import Measured, Plan, measure
-from rtlab.papers.report import mean_table, terminal_steps, titles, verdict, write_report
+from rtlab.papers.memory_parts import terminal_parts
+from rtlab.papers.report import mean_table, summary_of, terminal_steps, titles, write_report
 from rtlab.places import Places
 
 
@@ -50,14 +52,25 @@ def plan_of(options: PaperOptions) -> Plan:
     paper = PAPERS[options.paper]
     profiles = paper.drawn if options.drawn else paper.loads
     chosen = choose("load", options.loads, profiles, profiles)
+    known = (*paper.allocators, *(name for name in BESIDE if STAND_INS.get(name) in (None, *paper.allocators)))
     return Plan(
         paper=paper,
         size=size_of(paper, options),
         loads={load: profiles[load] for load in chosen},
-        allocators=tuple(choose("allocator", options.allocators, paper.allocators, paper.allocators)),
+        allocators=tuple(choose("allocator", options.allocators, known, known)),
         instructions=options.instructions,
         cycles=options.cycles,
     )
+
+
+def without_absent(places: Places, plan: Plan, natives: Natives, options: PaperOptions, console: Console) -> Plan:
+    """The plan less what is not there, which is said; an error if it was asked for by name."""
+    missing = {name: why for name, why in absent(places, natives.beside).items() if name in plan.allocators}
+    if missing and options.allocators:
+        raise Mistake("\n".join(missing.values()))
+    for why in missing.values():
+        console.print(f"[yellow]{why} Its rows are left out.")
+    return replace(plan, allocators=tuple(name for name in plan.allocators if name not in missing))
 
 
 def measured_with_progress(plan: Plan, natives, console: Console) -> Measured:
@@ -79,6 +92,7 @@ def run_paper(places: Places, options: PaperOptions, console: Console) -> int:
         return pool.run_pool(places, pool.Plan(*of_pool), console)
     plan = plan_of(options)
     natives = ensure_natives(places)
+    plan = without_absent(places, plan, natives, options, console)
     measured = measured_with_progress(plan, natives, console)
     cells = compare(plan.paper, measured.cells)
     out = (options.out or places.build / "paper-tables" / plan.paper.name).resolve()
@@ -90,8 +104,11 @@ def run_paper(places: Places, options: PaperOptions, console: Console) -> int:
             console.print(mean_table(plan.paper, cells, table))
     if len(measured.steps):
         console.print(terminal_steps(measured))
+    if len(measured.parts):
+        console.print(terminal_parts(measured.parts))
     for failure in measured.failures:
         console.print(f"[yellow]{failure}")
-    console.print(verdict(cells))
+    for line in summary_of(cells, measured):
+        console.print(line)
     console.print(f"Page, with every cell and the figures: {page}", soft_wrap=True)
     return 0

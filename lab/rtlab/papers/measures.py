@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from rtlab.catalogue import RTMALLOC
 from rtlab.papers.definitions import WORST_PROFILES, Paper, Size
 from rtlab.papers.loads import Natives, NoMemory
+from rtlab.papers.memory_parts import part_jobs
+from rtlab.papers.tlsf_ranges import range_jobs, summarize
 from rtlab.papers.tlsf_steps import count_steps
 
 AREA = 64 << 20  # bytes; the 2008 paper's is 16 MiB, which some task sets with Half-fit outgrow
 STATISTICS = ("mean", "std", "max", "min")
 SCALING_BLOCKS = (1 << 12, 1 << 13, 1 << 14)
 SWEEP_ALLOCATORS = ("best-fit", "dlmalloc-2.7.2", "tlsf")
+RANGE_SEEDS_MOST = 10
 SWEEP_SHORTEST, SWEEP_LONGEST = 45, 1400  # 2006, section 4.4
 
 
@@ -34,6 +38,8 @@ class Measured:
     scaling: pd.DataFrame  # worst case by size of the area
     sweep: pd.DataFrame  # Test 4: allocator, server, f
     steps: pd.DataFrame  # of TLSF: tlsf_steps.COLUMNS
+    ranges: pd.DataFrame  # of TLSF: tlsf_ranges.COLUMNS
+    parts: pd.DataFrame  # of rtmalloc's F: memory_parts.COLUMNS
     failures: list[str] = field(default_factory=list)
 
 
@@ -132,6 +138,16 @@ def step_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callable[[], 
         yield "steps of TLSF", lambda: count_steps(natives)
 
 
+def tlsf_range_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callable[[], pd.DataFrame]]]:
+    if plan.paper.ranges and "tlsf" in plan.allocators:
+        yield from range_jobs(natives, min(plan.size.f_seeds, RANGE_SEEDS_MOST))
+
+
+def memory_part_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callable[[], pd.DataFrame]]]:
+    if plan.paper.ranges and {"tlsf", RTMALLOC} <= set(plan.allocators):
+        yield from part_jobs(natives, plan.loads)
+
+
 def with_f(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(f=factor_f(runs["reached"], runs["peak_live"]))
 
@@ -147,7 +163,10 @@ def sweep_f(runs: pd.DataFrame) -> pd.DataFrame:
 
 def measure(plan: Plan, natives: Natives, progress: Callable[[str, int, int], None]) -> Measured:
     """Runs everything; what did not fit into its area is named in `failures` and left out of the averages."""
-    groups = {"space": space_jobs, "cost": cost_jobs, "worst": worst_jobs, "sweep": sweep_jobs, "steps": step_jobs}
+    groups = {
+        **{"space": space_jobs, "cost": cost_jobs, "worst": worst_jobs, "sweep": sweep_jobs, "steps": step_jobs},
+        **{"ranges": tlsf_range_jobs, "parts": memory_part_jobs},
+    }
     jobs = [(group, *job) for group, make in groups.items() for job in make(plan, natives)]
     if not plan.instructions:
         jobs = [job for job in jobs if job[0] not in ("worst", "steps")]
@@ -194,5 +213,7 @@ def assemble(plan: Plan, frames: dict[str, pd.DataFrame], failures: list[str]) -
         scaling=worst,
         sweep=sweep_f(frames["sweep"]),
         steps=frames["steps"],
+        ranges=summarize(frames["ranges"]),
+        parts=frames["parts"],
         failures=failures,
     )

@@ -11,6 +11,8 @@ from rich.table import Table
 from rtlab.page import Cell, PageTable, number, write_page
 from rtlab.papers.definitions import Paper
 from rtlab.papers.measures import Measured
+from rtlab.papers.memory_parts import parts_table
+from rtlab.papers.tlsf_ranges import in_words, ranges_table
 from rtlab.papers.tlsf_steps import COLUMNS, TITLE, steps_table
 
 DOCS = "docs/paper-tables.md says why cells differ."
@@ -32,6 +34,10 @@ def titles(paper: Paper) -> dict[str, str]:
 def verdict(cells: pd.DataFrame) -> str:
     judged = cells["within"].dropna()
     return f"{int(judged.sum())} of {len(judged)} averages are within their tolerance. {DOCS}"
+
+
+def summary_of(cells: pd.DataFrame, measured: Measured) -> list[str]:
+    return [verdict(cells), *([in_words(measured.ranges)] if len(measured.ranges) else [])]
 
 
 def in_short(cell: pd.Series, colours: dict[str, str]) -> str:
@@ -102,7 +108,7 @@ def write_report(
     figures: dict[str, str],
     environment: dict[str, object],
 ) -> Path:
-    """cells.csv, runs.csv, sweep.csv, scaling.csv, steps.csv, environment.json, one SVG a figure, and page.html."""
+    """cells, runs, sweep, scaling, steps, ranges, parts as CSV, environment.json, one SVG a figure, and page.html."""
     out.mkdir(parents=True, exist_ok=True)
     cells.to_csv(out / "cells.csv", index=False, float_format="%.4f")
     measured.spaces.to_csv(out / "runs.csv", index=False, float_format="%.4f")
@@ -114,12 +120,18 @@ def write_report(
     if len(measured.steps):
         measured.steps.to_csv(out / "steps.csv", index=False)
         tables.append(steps_table(measured.steps))
+    if len(measured.ranges):
+        measured.ranges.to_csv(out / "ranges.csv", index=False, float_format="%.4f")
+        tables.append(ranges_table(measured.ranges))
+    if len(measured.parts):
+        measured.parts.to_csv(out / "parts.csv", index=False, float_format="%.4f")
+        tables.append(parts_table(measured.parts))
     if len(measured.scaling):
         tables.append(scaling_table(measured))
     return write_page(
         out / "page.html",
         title=paper.title,
-        summary=[verdict(cells)],
+        summary=summary_of(cells, measured),
         data="cells.csv",
         tables=tables,
         figures=figures,
