@@ -53,7 +53,7 @@ void segment_take_spare(struct heap *heap) {
     segment_map_spare(heap);
   } else {
     heap->spare = arena_take_mapped();
-    heap->spare_ready = true;  // or out of memory: segment_more says so
+    heap->spare_ready = true;  // or out of memory: segment_more tries again
   }
 }
 
@@ -75,11 +75,11 @@ void segment_prepare_piece(struct heap *heap) {
     segment_extend(heap);
 }
 
+// There is one.
 RTM_INLINE struct span *use_spare(struct heap *heap) {
   uint32_t segment = heap->spare;
   heap->spare = 0;
   heap->spare_ready = false;
-  if (RTM_UNLIKELY(!segment)) return NULL;
   struct segment *s = segment_at(segment);
   uint32_t first = segment * SEGMENT_GRANULES, index = first + s->first_unused++;
   struct span *span = span_at(index);
@@ -97,12 +97,16 @@ RTM_INLINE struct span *use_spare(struct heap *heap) {
 
 static RTM_NOINLINE struct span *take_and_use_spare(struct heap *heap) {
   if (rtm_mode_watches && !mode_miss_memory(heap, GRANULE_SIZE)) return NULL;
-  if (!heap->spare_ready) segment_take_spare(heap);
-  return use_spare(heap);
+  // (None though it is ready: the system gave none when it was prepared, and may give one now.)
+  if (!heap->spare_ready || !heap->spare) segment_take_spare(heap);
+  if (heap->spare) return use_spare(heap);
+  heap->spare_ready = false;
+  return NULL;
 }
 
 struct span *segment_more(struct heap *heap) {
-  if (RTM_UNLIKELY(rtm_mode_watches) || RTM_UNLIKELY(!heap->spare_ready)) return take_and_use_spare(heap);
+  if (RTM_UNLIKELY(rtm_mode_watches) || RTM_UNLIKELY(!heap->spare_ready) || RTM_UNLIKELY(!heap->spare))
+    return take_and_use_spare(heap);
   return use_spare(heap);
 }
 

@@ -333,6 +333,22 @@ static void purging(const char *mode, bool returns) {
   else
     CHECK_EQUAL(stats.free_held, (size_t)SPANS * LENGTH * GRANULE_SIZE);
 }
+// Found by failing calls in a sealed process, where nothing is tried twice: the first need after the system gives again
+// was refused, as no segment was there to be had when the heap prepared for it.
+TEST(a_segment_is_asked_for_again_where_there_was_none) {
+  struct heap *heap = start();
+  CHECK_EQUAL(heap->spare, 0);
+  size_t most = rtm_arena.bytes_limit;
+  rtm_arena.bytes_limit = rtm_arena.bytes_mapped;
+  while (arena_take_segment()) continue;  // until no more can be described
+  segment_take_spare(heap);
+  CHECK_EQUAL(heap->spare, 0);
+  CHECK(!segment_more(heap));
+  segment_take_spare(heap);
+  rtm_arena.bytes_limit = most;
+  CHECK(segment_more(heap));
+}
+
 TEST(free_segments_go_back_lazily) { purging("lazy", true); }
 TEST(free_segments_go_back_at_once) {
   purging("eager", true);
