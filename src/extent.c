@@ -182,7 +182,7 @@ RTM_INLINE struct span *collect_word(struct heap *heap, struct span *page, unsig
     else
       link_first(page, w, bits);
     span_set_tag(page, (uintptr_t)heap);
-    page_enqueue(heap, page);
+    page_enqueue_again(heap, page);
     return NULL;
   }
   page->private[w] |= bits;

@@ -128,7 +128,7 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
   }
   page->used--;
   span_set_tag(page, (uintptr_t)heap);
-  page_enqueue(heap, page);  // not empty: no page has but one block
+  page_enqueue_again(heap, page);  // not empty: no page has but one block
   if (RTM_LIKELY(!heap->stores)) housekeep(heap, page->kind);
 }
 
@@ -169,7 +169,7 @@ void page_collect_any(struct heap *heap, struct span *page) {
     segment_wait(heap, page);
   } else if (full) {
     span_set_tag(page, (uintptr_t)heap);
-    page_enqueue(heap, page);
+    page_enqueue_again(heap, page);
   }
 }
 
@@ -191,12 +191,28 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   return page_first_block(page);
 }
 
-// A block of the current page, or of the first in the queue; the one has a private or fresh block, or there is the
+// Of the first two in the queue the fuller, where blocks are not small: so pages become empty sooner. (In a heap that
+// is recorded the first, as in mode `seg`.)
+RTM_INLINE struct span *dequeue_fuller(struct heap *heap, unsigned class) {
+  enum { SMALL = LINEAR_CLASSES + 3 * CLASSES_PER_DOUBLING };  // 128 << 3
+  uint32_t head = heap->queue[class].head;
+  if (class > SMALL) {
+    const struct span *first = span_at(head);
+    struct span *second = span_at(first->next);  // none: the null span, of which nothing is used
+    if (second->used > first->used && RTM_LIKELY(!heap->unusual)) {
+      page_unlink(heap, class, second);
+      return second;
+    }
+  }
+  return page_dequeue_first(heap, class, head);
+}
+
+// A block of the current page, or of one in the queue; the one has a private or fresh block, or there is the
 // other. `batch`: how many may be linked.
 RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch) {
   struct span *page = heap->page[class];
   if (!page_has_unlinked(page)) {
-    page = page_dequeue_first(heap, class, heap->queue[class].head);
+    page = dequeue_fuller(heap, class);
     page_make_current(heap, page);
     if (page_has_linked(page)) return page_take_linked(page);
   }

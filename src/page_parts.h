@@ -42,6 +42,29 @@ RTM_INLINE void page_enqueue(struct heap *heap, struct span *page) {
   queue->tail = index;
 }
 
+RTM_INLINE void page_enqueue_first(struct heap *heap, struct span *page) {
+  struct page_queue *queue = &heap->queue[page->kind];
+  uint32_t index = span_index(page);
+  page->next = queue->head;
+  page->prev = 0;
+  if (queue->head)
+    span_at(queue->head)->prev = index;
+  else
+    queue->tail = index;
+  queue->head = index;
+}
+
+// A page that was full has a free block. The fuller a page is that serves, the sooner others become empty: of large
+// blocks (above 8 KiB, at most six a page) this is the fullest and the next to serve. Pages of smaller blocks take
+// turns, as one would be found full again at once.
+RTM_INLINE void page_enqueue_again(struct heap *heap, struct span *page) {
+  enum { LAST_IN_TURN = LINEAR_CLASSES + 6 * CLASSES_PER_DOUBLING };  // 128 << 6
+  if (page->kind > LAST_IN_TURN)
+    page_enqueue_first(heap, page);
+  else
+    page_enqueue(heap, page);
+}
+
 RTM_INLINE void page_unlink(struct heap *heap, unsigned class, struct span *page) {
   struct page_queue *queue = &heap->queue[class];
   uint32_t next = page->next, prev = page->prev;

@@ -14,11 +14,22 @@ static unsigned granules_for(size_t bytes) { return (unsigned)((bytes + GRANULE_
 
 static unsigned min_unsigned(unsigned a, unsigned b) { return a < b ? a : b; }
 
-// A first page holds four blocks if it can, so that a program with little memory does not pay a full page for each
-// class; a full-grown page has PAGE_BLOCKS_MAX blocks or 64 KiB.
-static void shape_class(struct class_shape *shape, uint32_t size) {
-  enum { FIRST_BLOCKS = 4, PAGE_SIZE_MAX = PAGE_GRANULES_MAX * GRANULE_SIZE };
+// Of a full-grown page: as many as fit in 64 KiB, PAGE_BLOCKS_MAX at most, and so that what is left of the last granule
+// is at most a 128th of the page. (A class is 9 to 16 times a power of two: with a power of two blocks, nothing is.)
+static unsigned blocks_of_page(uint32_t size) {
+  enum { PAGE_SIZE_MAX = PAGE_GRANULES_MAX * GRANULE_SIZE, LEFT_MOST = 128 };
   unsigned blocks = min_unsigned(PAGE_BLOCKS_MAX, PAGE_SIZE_MAX / size);
+  while (LEFT_MOST * (granules_for(blocks * size) * GRANULE_SIZE - blocks * size) >
+         granules_for(blocks * size) * GRANULE_SIZE)
+    blocks--;
+  return blocks;
+}
+
+// A first page holds four blocks if it can, so that a program with little memory does not pay a full page for each
+// class.
+static void shape_class(struct class_shape *shape, uint32_t size) {
+  enum { FIRST_BLOCKS = 4 };
+  unsigned blocks = blocks_of_page(size);
   shape->block_size = size;
   shape->reciprocal = (uint32_t)((UINT64_C(1) << 32) / size) + 1;
   shape->granules_most = (uint8_t)granules_for((size_t)blocks * size);
