@@ -247,6 +247,38 @@ TEST(a_page_that_is_taken_has_many_free_blocks) {
   CHECK_EQUAL(heap->live, 0);
 }
 
+// Of two queued pages: the first (0) has two free blocks, the second (1) one. Which serves?
+static unsigned which_serves(size_t size) {
+  enum { GROWN = 11 };
+  static void *blocks[BLOCKS_MOST];
+  unsigned count = 0, class = size_class(size), of[2];
+  for (unsigned i = 0; i < GROWN; i++) count += fill_page(class, blocks + count);
+  for (unsigned i = 0; i < 2; i++) count += fill_page(class, blocks + (of[i] = count));
+  count += fill_page(class, blocks + count);
+  struct span *second = page_of(blocks[of[1]]);
+  for (unsigned i = 0; i < 2; i++) rtm_free(blocks[of[0] + i]);
+  rtm_free(blocks[of[1]]);
+  void *block = take(size);
+  unsigned serves = page_of(block) == second;
+  CHECK(serves || page_of(block) == page_of(blocks[of[0] + 2]));
+  CHECK_SOUND(check_heap(rtm_heap));
+  rtm_free(block);
+  for (unsigned i = 0; i < count; i++)
+    if (i != of[0] && i != of[0] + 1 && i != of[1]) rtm_free(blocks[i]);
+  rtm_trim();
+  return serves;
+}
+
+TEST(of_large_blocks_the_fuller_page_serves) {
+  const struct heap *heap = start();
+  CHECK_EQUAL(which_serves(64), 0);
+  CHECK_EQUAL(which_serves(1024), 0);
+  CHECK_EQUAL(which_serves(1025), 1);
+  CHECK_EQUAL(which_serves(8192), 1);
+  CHECK_EQUAL(which_serves(8193), 1);
+  CHECK_EQUAL(heap->live, 0);
+}
+
 TEST(random_blocks_of_a_few_classes) {
   enum { SLOTS = 3000 };
   struct heap *heap = start();

@@ -68,6 +68,17 @@ TEST(pages_hold_blocks_and_no_more_than_they_have_bits_for) {
   }
 }
 
+TEST(a_full_grown_page_ends_with_a_block) {
+  size_class_init();
+  for (unsigned class = 1; class <= CLASSES; class++) {
+    const struct class_shape *shape = &rtm_shape[class];
+    struct span page = {.length = shape->granules_most, .reciprocal = shape->reciprocal};
+    uint32_t bytes = page.length << GRANULE_SHIFT, blocks = page_blocks(&page);
+    CHECK(blocks >= 2);
+    CHECK((bytes - blocks * shape->block_size) * 128 <= bytes);
+  }
+}
+
 static void check_usable(size_t size) {
   char *block = rtm_malloc(size);
   CHECK(block);

@@ -35,6 +35,7 @@ class Paper:
     figures: tuple[str, ...]
     steps: bool = False  # it has tables of the steps of TLSF
     ranges: bool = False  # it speaks of TLSF's F over ranges of sizes
+    parts: bool = False  # its loads, made larger, show what rtmalloc's F consists of
     f_points: dict[str, float] = field(default_factory=dict)  # tolerance of F in points, where it is not 5
 
 
@@ -106,6 +107,7 @@ PAPERS = {
         figures=("6", "7", "8", "9"),
         steps=True,
         ranges=True,
+        parts=True,
         f_points={**COARSE_F, "tlsf": 1.5},
     ),
 }

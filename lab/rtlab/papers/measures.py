@@ -144,7 +144,7 @@ def tlsf_range_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callabl
 
 
 def memory_part_jobs(plan: Plan, natives: Natives) -> Iterator[tuple[str, Callable[[], pd.DataFrame]]]:
-    if plan.paper.ranges and {"tlsf", RTMALLOC} <= set(plan.allocators):
+    if plan.paper.parts and {"tlsf", RTMALLOC} <= set(plan.allocators):
         yield from part_jobs(natives, plan.loads)
 
 

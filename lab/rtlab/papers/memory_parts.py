@@ -67,9 +67,14 @@ def is_within(row) -> bool | None:
 
 
 def terminal_parts(parts: pd.DataFrame) -> Table:
-    out = Table(*HEADINGS, title=TITLE, title_justify="left")
-    for row in parts.itertuples():
-        out.add_row(row.load, *(number(value, 1) for value in row[2:]))
+    """Without the columns for which a terminal of 80 columns has no room; the page and the CSV have them."""
+    shown = [at for at, column in enumerate(COLUMNS) if column not in ("tables", "reserve")]
+    out = Table(title=TITLE, title_justify="left", padding=0)
+    for at in shown:
+        out.add_column(HEADINGS[at], no_wrap=at == 0, justify="left" if at == 0 else "right")
+    for row in parts.itertuples(index=False):
+        load = row.load.removeprefix("2008-")
+        out.add_row(load, *(number(row[at], 1) for at in shown[1:]))
     return out
 
 
