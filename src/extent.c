@@ -477,6 +477,23 @@ void *extent_late(struct heap *heap, size_t size) {
   return span ? begin(heap, class, span, index, length) : NULL;
 }
 
+static bool has_span(const struct heap *heap, uint32_t length) {
+  return heap->stores->extent_max && heap->extent.lists & ~UINT64_C(0) << heap->extent.list_for[length];
+}
+
+bool extent_has_span(const struct heap *heap, size_t size) { return has_span(heap, granules_for(size)); }
+
+bool extent_may_open(const struct heap *heap, unsigned class) {
+  return heap->page[class] == &rtm_no_page && has_span(heap, page_next_length(heap, class));
+}
+
+void extent_close(struct heap *heap, unsigned class) {
+  struct span *page = heap->page[class];
+  heap->page[class] = &rtm_no_page;
+  page->used--;
+  give_page(heap, page);
+}
+
 bool extent_resize(struct heap *heap, struct span *span, uint32_t granules) {
   uint32_t length = span->length;
   if (granules < length) {

@@ -91,6 +91,11 @@ void extent_give_medium(struct heap *heap, struct span *span);
 // NULL, for alloc_miss.
 void extent_collect(struct heap *heap);
 void *extent_late(struct heap *heap, size_t size);
+// For rehearse.c: whether it has a span for `size` bytes; whether a page of the class would be a new one, and there is a
+// span for it; and back with that page, of which no block is in use.
+bool extent_has_span(const struct heap *heap, size_t size);
+bool extent_may_open(const struct heap *heap, unsigned class);
+void extent_close(struct heap *heap, unsigned class);
 // Changes a medium block's size in place; false (and unchanged) if that is impossible.
 bool extent_resize(struct heap *heap, struct span *span, uint32_t granules);
 

@@ -16,6 +16,7 @@
 #include "prepared.h"
 #include "profile.h"
 #include "record.h"
+#include "rehearse.h"
 #include "rtmalloc.h"
 #include "secure/secure.h"
 #include "segment.h"
@@ -406,6 +407,7 @@ int rtm_load_profile(const char *path, const char *name) {
     return mode_is_sealed() || state.all ? EBUSY : EINVAL;
   }
   heap_change();
+  rehearse();
   return 0;
 }
 
@@ -439,7 +441,10 @@ int rtm_seal(void) {
     atomic_store_explicit(&state.sealed, true, memory_order_seq_cst);
   }
   os_lock_release(&state.lock);
-  if (!wrong) return 0;
+  if (!wrong) {
+    rehearse();
+    return 0;
+  }
   message_warn("rtm_seal", mode_name(), wrong);
   return state.mode == MODE_GENERAL ? EINVAL : EALREADY;
 }

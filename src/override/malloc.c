@@ -4,13 +4,17 @@
 #include <string.h>
 
 #include "../alloc.h"
+#include "../rehearse.h"
 #include "rtmalloc.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 // The main thread's heap is made before main, so that its first malloc is like any other; a malloc that comes even
 // earlier does this by itself.
-__attribute__((constructor)) static void start_early(void) { heap_of_thread(); }
+__attribute__((constructor)) static void start_early(void) {
+  heap_of_thread();
+  rehearse();
+}
 
 EXPORT void *malloc(size_t size) { return alloc_fast(size); }
 EXPORT void free(void *block) { free_fast(block); }

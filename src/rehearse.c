@@ -1,0 +1,35 @@
+// See rehearse.h.
+#include "rehearse.h"
+
+#include "alloc.h"
+#include "mode.h"
+#include "store.h"
+
+static void take_and_give(size_t size) {
+  void *block = alloc_fast(size);
+  if (block) free_fast(block);
+}
+
+// In mode `pag`. (Mode `seg` has stores for its largest blocks, but what is freed there does not come back to the
+// list.)
+static bool has_linked(const struct span *store) { return store->free != NULL; }
+
+static void rehearse_class(struct heap *heap, unsigned class) {
+  size_t size = rtm_shape[class].block_size;
+  if (heap->page[class]->kind == SPAN_STORE) {
+    if (has_linked(heap->page[class])) take_and_give(size);
+  } else if (extent_may_open(heap, class)) {
+    take_and_give(size);
+    extent_close(heap, class);
+  }
+}
+
+void rehearse(void) {
+  struct heap *heap = rtm_fast_heap;
+  // (The secure variant's blocks do not come back at once, and not in the order in which they went.)
+  if (SECURE_VARIANT || !heap->stores) return;
+  for (unsigned class = 1; class <= CLASSES; class ++) rehearse_class(heap, class);
+  if (extent_has_span(heap, BLOCK_MAX + 1)) take_and_give(BLOCK_MAX + 1);
+  for (unsigned bin = 0; heap->stores->mode == MODE_PAG && bin < BINS_LARGE; bin++)
+    if (has_linked(heap->stores->large[bin])) take_and_give(bin_size(CLASSES + 1 + bin));
+}
