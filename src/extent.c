@@ -229,14 +229,19 @@ RTM_INLINE struct span *pop_waiting(struct heap *heap) {
   return span;
 }
 
+RTM_INLINE void look_in_next_leaf(struct heap *heap) {
+  struct extent_tree *tree = &heap->extent.tree[PAGES];
+  take_leaf(tree);
+  if (RTM_LIKELY(tree->bits != 0)) look(heap);
+}
+
 // One piece of what is to be done for the heap, which may look. False, and nothing done: there was nothing.
 RTM_INLINE bool tidy(struct heap *heap) {
   struct extent_tree *tree = &heap->extent.tree[PAGES];
   if (tree->bits) {
     look(heap);
   } else if (tree->leaves) {
-    take_leaf(tree);
-    if (RTM_LIKELY(tree->bits != 0)) look(heap);
+    look_in_next_leaf(heap);
   } else if (top_bits(tree)) {
     take_group(heap, tree);
   } else {
@@ -305,21 +310,45 @@ static RTM_NOINLINE void *extend(struct heap *heap, struct span *page) {
   return tidy(heap) ? page_extend_one(page) : take_fresh(page);
 }
 
-// Another page of the class has free blocks, of which one is linked.
-static RTM_NOINLINE void *take_queued(struct heap *heap, size_t class, size_t head) {
-  struct span *page = page_dequeue_first(heap, (unsigned)class, (uint32_t)head);
+// The page, which was queued, has a block that is linked.
+RTM_INLINE void *serve(struct heap *heap, size_t class, struct span *page) {
   page_left(heap, heap->page[class]);  // a class with a queue has a current page
   heap->page[class] = page;
   void *block = page->free;
   if (SECURE_VARIANT) {
     page->used++;
-    block = page_has_linked(page) ? page_take_linked(page) : secure_deal_one(page);
-  } else {
-    page->free = *(void **)block;
-    page->used += 2;
+    return page_has_linked(page) ? page_take_linked(page) : secure_deal_one(page);
   }
-  if (may_look(heap)) tidy(heap);
+  page->free = *(void **)block;
+  page->used += 2;
   return block;
+}
+
+RTM_INLINE void *serve_first(struct heap *heap, size_t class, size_t head) {
+  return serve(heap, class, page_dequeue_first(heap, (unsigned)class, (uint32_t)head));
+}
+
+// Another page of the class has free blocks. The fuller of two serves if there is nothing else to be done: the same
+// pieces as in `tidy`, asked for before, as a piece may change the queue.
+static RTM_NOINLINE void *take_queued(struct heap *heap, size_t class, size_t head) {
+  struct extent_tree *tree = &heap->extent.tree[PAGES];
+  if (tree->bits) {
+    void *block = serve_first(heap, class, head);
+    if (may_look(heap)) look(heap);
+    return block;
+  }
+  if (tree->leaves) {
+    void *block = serve_first(heap, class, head);
+    if (may_look(heap)) look_in_next_leaf(heap);
+    return block;
+  }
+  if (top_bits(tree)) {
+    void *block = serve_first(heap, class, head);
+    if (may_look(heap)) take_group(heap, tree);
+    return block;
+  }
+  next_top(tree);
+  return serve(heap, class, page_dequeue_fuller(heap, (unsigned)class, (uint32_t)head));
 }
 
 RTM_INLINE void *begin(struct heap *heap, size_t class, struct span *page, uint32_t index, uint32_t length) {

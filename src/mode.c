@@ -176,15 +176,16 @@ static uint64_t blocks_of(const struct profile_record *thread, unsigned bin) {
   return blocks && bin <= CLASSES ? blocks + BLOCKS_MORE : blocks;
 }
 
-// Mode `seg`: granules of what the recorded thread had in pages and spans, and a quarter, EXTENT_MORE and its longest
-// span more for what another order of requests may cost.
+// Mode `seg`: granules of what the recorded thread had in pages and spans at one time, and a quarter, EXTENT_MORE and
+// its longest span more for what another order of requests may cost.
 enum { EXTENT_MORE = 64 };
 static uint64_t extent_granules(const struct profile_record *thread) {
-  uint64_t pages = thread->page_granules, spans = thread->span_granules, granules = pages + spans;
+  uint64_t granules = thread->granules, spans = thread->span_granules;
   if (!granules) return 0;
   // What a segment's end is too short for: less than the largest span of each. Spans above EXTENT_SPAN_MAX have stores.
   uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
-  uint64_t apart = pages + spans * EXTENT_GRANULES / (EXTENT_GRANULES + 1 - largest), more = granules + granules / 4;
+  uint64_t apart = granules + spans * EXTENT_GRANULES / (EXTENT_GRANULES + 1 - largest) - spans;
+  uint64_t more = granules + granules / 4;
   return (apart > more ? apart : more) + EXTENT_MORE + largest;
 }
 
@@ -304,7 +305,7 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   if (mode == MODE_SEG) {
     uint64_t granules = extent_granules(thread);
     if (!make_extent(heap, granules, permitted)) return no_memory;
-    state.reserve += (granules - thread->page_granules - thread->span_granules) << GRANULE_SHIFT;
+    state.reserve += (granules - thread->granules) << GRANULE_SHIFT;
   }
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);

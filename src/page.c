@@ -191,28 +191,12 @@ static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   return page_first_block(page);
 }
 
-// Of the first two in the queue the fuller, where blocks are not small: so pages become empty sooner. (In a heap that
-// is recorded the first, as in mode `seg`.)
-RTM_INLINE struct span *dequeue_fuller(struct heap *heap, unsigned class) {
-  enum { SMALL = LINEAR_CLASSES + 3 * CLASSES_PER_DOUBLING };  // 128 << 3
-  uint32_t head = heap->queue[class].head;
-  if (class > SMALL) {
-    const struct span *first = span_at(head);
-    struct span *second = span_at(first->next);  // none: the null span, of which nothing is used
-    if (second->used > first->used && RTM_LIKELY(!heap->unusual)) {
-      page_unlink(heap, class, second);
-      return second;
-    }
-  }
-  return page_dequeue_first(heap, class, head);
-}
-
 // A block of the current page, or of one in the queue; the one has a private or fresh block, or there is the
 // other. `batch`: how many may be linked.
 RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch) {
   struct span *page = heap->page[class];
   if (!page_has_unlinked(page)) {
-    page = dequeue_fuller(heap, class);
+    page = page_dequeue_fuller(heap, class, heap->queue[class].head);
     page_make_current(heap, page);
     if (page_has_linked(page)) return page_take_linked(page);
   }

@@ -135,6 +135,7 @@ static void most(uint32_t *mine, uint32_t other) {
 static void merge_record(struct profile_record *mine, const struct profile_record *other) {
   for (unsigned bin = 0; bin < BINS; bin++) most(&mine->blocks[bin], other->blocks[bin]);
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) most(&mine->pages[kind], other->pages[kind]);
+  most(&mine->granules, other->granules);
   most(&mine->span_granules, other->span_granules);
   most(&mine->span_largest, other->span_largest);
   most(&mine->threads_peak, other->threads_peak);

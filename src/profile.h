@@ -6,7 +6,7 @@
 #include "bin.h"
 #include "message.h"
 
-enum { PROFILE_VERSION = 2, PROFILE_MODULE = 56, PROFILE_PAGE_KINDS = 4, PROFILE_PROCESS = 1 };
+enum { PROFILE_VERSION = 3, PROFILE_MODULE = 56, PROFILE_PAGE_KINDS = 3, PROFILE_PROCESS = 1 };
 
 // One thread's peaks; a record of the file has these very bytes, which fill a multiple of 4.
 struct __attribute__((packed, aligned(4))) profile_record {
@@ -16,6 +16,7 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t flags;               // PROFILE_PROCESS
   uint32_t blocks[BINS];
   uint32_t pages[PROFILE_PAGE_KINDS];  // of at most 4, 32 and 64 KiB
+  uint32_t granules;                   // in pages and medium blocks together, at one time
   uint32_t span_granules;              // in medium blocks
   uint32_t span_largest;               // granules
   uint32_t threads_peak;

@@ -14,6 +14,10 @@ static void most(uint32_t *peak, uint32_t now) {
   if (now > *peak) *peak = now;
 }
 
+static void most_granules(struct record *record) {
+  most(&record->peaks.granules, record->page_granules + record->span_granules);
+}
+
 static void name_thread(struct profile_record *thread, const struct heap *heap) {
   thread->index = heap->index;
   if (!heap->routine) return;
@@ -57,6 +61,7 @@ void record_page(struct record *record, const struct span *page) {
   most(&record->peaks.pages[kind], ++record->pages[kind]);
   record->page_granules += page->length;
   most(&record->peaks.page_granules, record->page_granules);
+  most_granules(record);
 }
 
 void record_page_gone(struct record *record, const struct span *page) {
@@ -75,8 +80,9 @@ void record_large(struct record *record, size_t bytes) {
   most(&record->peaks.blocks[CLASSES + 1 + bin], now);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
   if (granules > EXTENT_SPAN_MAX) return;
-  record->granules += granules;
-  most(&record->peaks.span_granules, record->granules);
+  record->span_granules += granules;
+  most(&record->peaks.span_granules, record->span_granules);
+  most_granules(record);
   most(&record->peaks.span_largest, granules);
 }
 
@@ -84,7 +90,7 @@ void record_large_gone(struct record *record, size_t bytes) {
   atomic_fetch_sub_explicit(&record->large[bin_of(bytes)], 1, memory_order_relaxed);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
   if (granules > EXTENT_SPAN_MAX) return;
-  record->granules -= granules;
+  record->span_granules -= granules;
 }
 
 void record_thread(bool starts) {
@@ -106,6 +112,7 @@ static struct record *first(void) { return atomic_load_explicit(&records, memory
 static void add_peaks(struct profile_record *whole, const struct profile_record *thread) {
   for (unsigned bin = 0; bin < BINS; bin++) whole->blocks[bin] += thread->blocks[bin];
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) whole->pages[kind] += thread->pages[kind];
+  whole->granules += thread->granules;
   whole->span_granules += thread->span_granules;
   most(&whole->span_largest, thread->span_largest);
   whole->page_granules += thread->page_granules;

@@ -15,8 +15,8 @@ struct record {
   struct profile_record peaks;   // with the thread's name; of pages' blocks only what was sampled
   uint32_t blocks[CLASSES + 1];  // in pages of the class, fresh ones included
   uint32_t pages[PROFILE_PAGE_KINDS];
-  uint32_t granules, page_granules;    // in medium blocks, in pages
-  _Atomic uint32_t large[BINS_LARGE];  // blocks
+  uint32_t span_granules, page_granules;  // in medium blocks, in pages
+  _Atomic uint32_t large[BINS_LARGE];     // blocks
 };
 
 // Recording is on (RTMALLOC_RECORD): a heap that is made gets a record. NULL: out of memory.

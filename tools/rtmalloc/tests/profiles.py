@@ -10,7 +10,8 @@ BINS = 80
 def record(module: str = "", offset: int = 0, index: int = 0, blocks: dict[int, int] | None = None, **others) -> Record:
     counts = tuple((blocks or {}).get(number, 0) for number in range(others.pop("bins", BINS)))
     fields = {
-        "pages": (0, 0, 0, 0),
+        "pages": (0, 0, 0),
+        "granules": 0,
         "span_granules": 0,
         "span_largest": 0,
         "threads_peak": 0,

@@ -14,7 +14,7 @@ from rtmalloc_tools.profile.profile_format import BadProfile, checksum, decode, 
 from rtmalloc_tools.profile.size_classes import block_size, in_words, kind_of
 
 SAMPLE = profile(
-    record("", 0, 0, {1: 5, 72: 1}, pages=(3, 2, 1, 0), span_granules=9, span_largest=8),
+    record("", 0, 0, {1: 5, 72: 1}, pages=(3, 2, 1), granules=44, span_granules=9, span_largest=8),
     record("app", 0x1234, 1, {79: 2}),
     record("*", 0, 0, {1: 6}, threads_peak=2),
     runs=3,
@@ -34,17 +34,25 @@ def test_the_layout_is_as_documented():
     contents = encode(
         profile(
             record(
-                "app", 0x1234, 1, {1: 5, 79: 2}, pages=(3, 2, 1, 0), span_granules=9, span_largest=8, page_granules=44
+                "app",
+                0x1234,
+                1,
+                {1: 5, 79: 2},
+                pages=(3, 2, 1),
+                granules=50,
+                span_granules=9,
+                span_largest=8,
+                page_granules=44,
             )
         )
     )
     size = 72 + 4 * BINS + 32
     assert contents[:8] == b"RTMPROF\n"
-    assert struct.unpack_from("<IIQIIIIQQ", contents, 8) == (2, 64, 7, 1, size, BINS, 1, 64 + size, 0)
+    assert struct.unpack_from("<IIQIIIIQQ", contents, 8) == (3, 64, 7, 1, size, BINS, 1, 64 + size, 0)
     assert contents[64 : 64 + 56] == b"app".ljust(56, b"\0")
     assert struct.unpack_from("<QII", contents, 64 + 56) == (0x1234, 1, 0)
     assert struct.unpack_from("<II", contents, 64 + 72) == (0, 5)
-    assert struct.unpack_from("<8I", contents, 64 + 72 + 4 * BINS) == (3, 2, 1, 0, 9, 8, 0, 44)
+    assert struct.unpack_from("<8I", contents, 64 + 72 + 4 * BINS) == (3, 2, 1, 50, 9, 8, 0, 44)
     assert len(contents) == 64 + size
 
 
@@ -106,7 +114,7 @@ def test_every_truncation_is_seen():
     ("change", "reason"),
     [
         (lambda c: b"PROFILE\n" + c[8:], "is not a profile"),
-        (lambda c: put(c, 8, "<I", 3), "format version 3; this rtmalloc reads version 2"),
+        (lambda c: put(c, 8, "<I", 2), "format version 2; this rtmalloc reads version 3"),
         (lambda c: c + b"\0", "has bytes behind its end"),
         (lambda c: put(c, 64 + 80, "<I", 99), "its checksum does not fit"),
         (lambda c: sealed(put(c, 12, "<I", 128)), "a header of 128 bytes"),

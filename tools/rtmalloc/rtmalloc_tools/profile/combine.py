@@ -42,7 +42,8 @@ def maximum(a: Record, b: Record) -> Record:
     return replace(
         a,
         blocks=tuple(max(pair) for pair in zip(a.blocks, b.blocks, strict=True)),
-        pages=(pages[0], pages[1], pages[2], pages[3]),
+        pages=(pages[0], pages[1], pages[2]),
+        granules=max(a.granules, b.granules),
         span_granules=max(a.span_granules, b.span_granules),
         span_largest=max(a.span_largest, b.span_largest),
         threads_peak=max(a.threads_peak, b.threads_peak),
@@ -61,8 +62,9 @@ class Change:
 def fields(record: Record) -> Iterator[tuple[str, int]]:
     for number, count in enumerate(record.blocks):
         yield f"blocks of {block_size(number)}", count
-    for (name, _), count in zip(PAGE_KINDS, record.pages, strict=False):
+    for (name, _), count in zip(PAGE_KINDS, record.pages, strict=True):
         yield f"{name} pages", count
+    yield "granules in pages and spans", record.granules
     yield "granules in spans", record.span_granules
     yield "largest span, granules", record.span_largest
     yield "threads alive", record.threads_peak
@@ -106,7 +108,7 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
         for number, (old, new) in enumerate(zip(had.blocks, record.blocks, strict=True)):
             if new > room(old, number, headroom):
                 changes.append(Change(record.name, f"blocks of {block_size(number)}", old, new))
-        old, new = (r.page_granules + r.span_granules for r in (had, record))
+        old, new = had.granules, record.granules
         if new > old * max(1 + headroom, EXTENT_MORE):
             changes.append(Change(record.name, "granules in pages and spans", old, new))
     return changes
@@ -123,7 +125,8 @@ def with_headroom(profile: Profile, headroom: float) -> Profile:
         return replace(
             record,
             blocks=tuple(more(count) for count in record.blocks),
-            pages=(pages[0], pages[1], pages[2], pages[3]),
+            pages=(pages[0], pages[1], pages[2]),
+            granules=more(record.granules),
             span_granules=more(record.span_granules),
             page_granules=more(record.page_granules),
         )

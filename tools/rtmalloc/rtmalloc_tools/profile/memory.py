@@ -75,7 +75,7 @@ def huge_blocks(record: Record) -> list[tuple[int, int]]:
 
 
 def page_bytes(record: Record) -> int:
-    return sum(n * size for n, (_, size) in zip(record.pages, PAGE_KINDS, strict=False))
+    return sum(n * size for n, (_, size) in zip(record.pages, PAGE_KINDS, strict=True))
 
 
 def levelled(profile: Profile) -> list[Record]:
@@ -113,13 +113,14 @@ def tree_bytes(blocks: int) -> int:
 
 
 def extent_of(record: Record) -> int:
-    """Granules for the recorded pages and spans, a quarter more or what large spans need apart; EXTENT_MORE; a span."""
-    pages, spans = record.page_granules, record.span_granules
-    if not pages + spans:
+    """Granules for what was in pages and spans at one time, a quarter more or what large spans need apart; EXTENT_MORE;
+    a span."""
+    granules, spans = record.granules, record.span_granules
+    if not granules:
         return 0
     largest = min(record.span_largest, EXTENT_MAX // GRANULE)
-    apart = pages + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - largest)
-    return max(apart, (pages + spans) + (pages + spans) // 4) + EXTENT_MORE + largest
+    apart = granules + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - largest) - spans
+    return max(apart, granules + granules // 4) + EXTENT_MORE + largest
 
 
 def extent_metadata(record: Record, layout: Layout) -> int:

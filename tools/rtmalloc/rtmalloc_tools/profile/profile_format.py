@@ -14,15 +14,14 @@ from rtmalloc_tools.files import read_bytes, write_whole
 from rtmalloc_tools.mistakes import Mistake
 
 MAGIC = b"RTMPROF\n"
-VERSION = 2
+VERSION = 3
 HEADER = struct.Struct(
     "<8sIIQIIIIQQQ"
 )  # magic version header_bytes build threads record_bytes bins runs bytes 0 checksum
 HEADER_BYTES = 64
 CHECKSUM_AT = 56
 FIXED = struct.Struct("<56sQII")  # module, offset, index, flags
-TAIL_WORDS = 8  # pages[4], span_granules, span_largest, threads_peak, page_granules
-PAGE_KINDS = 4
+TAIL_WORDS = 8  # pages[3], granules, span_granules, span_largest, threads_peak, page_granules
 MODULE_BYTES = 56
 BINS_LEAST, BINS_MOST = 73, 4096
 WHOLE_PROCESS = 1
@@ -41,7 +40,8 @@ class Record:
     index: int
     process: bool
     blocks: tuple[int, ...]  # per bin
-    pages: tuple[int, int, int, int]  # per page kind; the last is not used
+    pages: tuple[int, int, int]  # per page kind
+    granules: int  # in pages and spans together, at one time
     span_granules: int
     span_largest: int
     threads_peak: int
@@ -105,7 +105,7 @@ def encode(profile: Profile) -> bytes:
 def encode_record(record: Record, bins: int) -> bytes:
     flags = WHOLE_PROCESS if record.process else 0
     fixed = FIXED.pack(record.module.encode(), record.offset, record.index, flags)
-    tail = record.span_granules, record.span_largest, record.threads_peak, record.page_granules
+    tail = record.granules, record.span_granules, record.span_largest, record.threads_peak, record.page_granules
     words = (*record.blocks, *record.pages, *tail)
     return fixed + struct.pack(f"<{bins + TAIL_WORDS}I", *words)
 
@@ -168,7 +168,7 @@ def decode_record(contents: bytes, at: int, bins: int, bad: Complaint) -> Record
     if words[0]:
         raise bad("has a count in bin 0.")
     blocks, tail = words[:bins], words[bins:]
-    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2], tail[3]), *tail[4:8])
+    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2]), *tail[3:8])
 
 
 def unique(records: Iterable[Record], name: str) -> tuple[Record, ...]:

@@ -27,7 +27,7 @@ def threads_table(profile: Profile) -> Table:
         "Peaks of each thread", ["thread"], ["blocks", "bytes", "pages", "in pages", "spans", "largest", "threads"]
     )
     for record in profile.records:
-        pages = "/".join(str(count) for count in record.pages[:3])
+        pages = "/".join(str(count) for count in record.pages)
         table.add_row(
             record.name,
             f"{sum(record.blocks):,}",
@@ -56,7 +56,7 @@ def blocks_table(record: Record) -> Table:
 
 def segment_rows(record: Record) -> Iterator[tuple[str, int, int]]:
     """Equation 2: pages of each kind at the peak and the segments of 4 MiB that they fill; then huge blocks."""
-    for count, (name, size) in zip(record.pages, PAGE_KINDS, strict=False):
+    for count, (name, size) in zip(record.pages, PAGE_KINDS, strict=True):
         yield f"{name} pages, {in_words(size)}", count, round_up(count * size, SEGMENT) // SEGMENT
     spans = record.span_granules
     yield "spans, in granules of 4 KiB", spans, round_up(spans * GRANULE, SEGMENT) // SEGMENT
