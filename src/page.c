@@ -155,7 +155,7 @@ RTM_INLINE bool collect(struct span *page) {
 // Collecting costs the freeing threads as much as the owner: both need the same cache lines. Where it brought less than
 // LITTLE blocks, the next comes after REST bytes have been handed out. So what is left waiting is at most a quarter of
 // each word of 64 blocks, and classes whose blocks are large have no rest.
-enum { LITTLE = 16, REST = 4096 };
+enum { LITTLE = 16, REST = 16384 };
 
 void page_collect_any(struct heap *heap, struct span *page) {
   uint32_t used = page->used;
