@@ -27,7 +27,7 @@ void segment_borrow(struct heap *heap) {
 void segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FLOOR = SEGMENT_GRANULES * 3 / 4 };
   // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
-  enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 3 / 8, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
+  enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 5 / 16, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
   atomic_fetch_sub_explicit(&lent, heap->borrowed, memory_order_relaxed);
   heap->borrowed = 0;
   heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;

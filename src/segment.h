@@ -36,7 +36,7 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
 void segment_trim(struct heap *heap);
 
 // Free memory that a heap may keep: a quarter of what is live, more where memory that went back was needed again
-// (segment_learn), and 3 MiB in any case; where the thread has exited, 1.5 MiB in the first six such heaps, and in
+// (segment_learn), and 3 MiB in any case; where the thread has exited, 1.25 MiB in the first six such heaps, and in
 // others none of what is live but 64 KiB in the next 58. So a program in a steady state makes no system calls, and one
 // that shrinks gives back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread,
 // this one included (segment_keep; 0: it has one). What was learned stays for the heap's next thread.
