@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.profile_format import Profile, Record
-from rtmalloc_tools.profile.size_classes import BLOCKS_MORE, CLASSES, EXTENT_MORE, PAGE_KINDS, block_size
+from rtmalloc_tools.profile.size_classes import BLOCKS_MORE, CLASSES, EXTENT_TIMES, PAGE_KINDS, block_size
 
 WORD_MOST = 0xFFFFFFFF
 
@@ -109,7 +109,7 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
             if new > room(old, number, headroom):
                 changes.append(Change(record.name, f"blocks of {block_size(number)}", old, new))
         old, new = had.granules, record.granules
-        if new > old * max(1 + headroom, EXTENT_MORE):
+        if new > old * max(1 + headroom, EXTENT_TIMES):
             changes.append(Change(record.name, "granules in pages and spans", old, new))
     return changes
 

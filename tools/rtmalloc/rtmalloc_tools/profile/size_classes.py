@@ -12,7 +12,7 @@ GRANULE = 4 << 10
 SEGMENT = 4 << 20
 # What loading makes beyond the profile's peaks (src/mode.c: BLOCKS_MORE, extent).
 BLOCKS_MORE = 2  # blocks of each size in pages
-EXTENT_MORE = 1.25  # times the granules in pages and spans, mode `seg`
+EXTENT_TIMES = 1.25  # times the granules in pages and spans, mode `seg`
 PAGE_KINDS = (("small", 4 << 10), ("medium", 32 << 10), ("large", 64 << 10))
 
 
