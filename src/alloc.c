@@ -319,7 +319,7 @@ static RTM_NOINLINE void free_counted(void *block, struct span *span) {
   if (DEBUG_VARIANT) check_operation(rtm_heap);
   if (rtm_options.count) {
     // The fast path, which would have seen it, is off.
-    if (span_is_page(span) && page_linked(span) == block) free_twice(block);
+    if (span_is_page(span) && span->free == block) free_twice(block);
     stats_count_free(span->kind, (size_t)span->length << GRANULE_SHIFT);
   }
   local_free(rtm_heap, span, block);

@@ -34,6 +34,15 @@ RTM_INLINE uint64_t bits_lowest(uint64_t word) {
 #endif
 }
 
+// The same, or any index if the word is zero.
+RTM_INLINE uint64_t bits_lowest_if_any(uint64_t word) {
+#if defined(__x86_64__)
+  return bits_lowest(word);
+#else
+  return word ? bits_lowest(word) : 64;
+#endif
+}
+
 // Index of the highest set bit; `word` is not zero.
 RTM_INLINE unsigned bits_highest(uint64_t word) { return 63u ^ (unsigned)__builtin_clzll(word); }
 

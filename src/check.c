@@ -50,11 +50,13 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   REQUIRE(!(page->flags & PAGE_FRESH) == (page->fresh == blocks), "a page knows whether it has fresh blocks");
   for (uint32_t i = 0; i < page->length; i++)
     REQUIRE(span_of(span_granule(page) + i) == page, "each granule of a page leads to it");
-  for (void *block = page_linked(page); block; block = *(void **)block) {
+  for (void *block = page->free; block; block = page_linked_after(block)) {
     REQUIRE(is_block(page, block), "a link of the free list leads to a block of its page");
     REQUIRE(++listed <= blocks, "the free list ends");
   }
-  REQUIRE(!SECURE_VARIANT || secure_deck_is_right(page), "the deck and the flag are as the free blocks say");
+  REQUIRE(!SECURE_VARIANT || heap->page[page->kind] != page ||
+              (page->hand < sizeof page->private && page->hand_size == shape->block_size),
+          "a current page has one of its words at hand, and its class's size");
   uint32_t held = page->used - (heap->page[page->kind] == page);
   REQUIRE(held + listed + private_blocks(page) + (blocks - page->fresh) == blocks,
           "used, listed, private and fresh blocks add up");
@@ -142,7 +144,7 @@ static const char *check_queues(const struct heap *heap) {
       REQUIRE(span_tag(page) == (uintptr_t)heap, "a queued page is this heap's and not full");
       REQUIRE(heap->page[class] != page, "the current page is not queued");
       REQUIRE(page->prev == before, "queues are linked both ways");
-      REQUIRE(page_linked(page) || private_blocks(page) || page->fresh < page_blocks(page),
+      REQUIRE(page->free || private_blocks(page) || page->fresh < page_blocks(page),
               "a queued page has a block");
       REQUIRE(++pages <= heap->pages[class], "a queue ends");
     }
@@ -199,7 +201,7 @@ void check_operation(struct heap *heap) {
 void check_free(struct span *span, const void *block) {
   if (!span_is_page(span)) return;
   if (!is_block(span, block)) message_misuse(block, "invalid free", "the pointer lies inside a block");
-  for (void *free = page_linked(span); free; free = *(void **)free)
+  for (void *free = span->free; free; free = page_linked_after(free))
     if (free == block) message_misuse(block, "double free", "the block is in its page's free list");
   uint32_t number = (uint32_t)((size_t)((const char *)block - span->start) / rtm_shape[span->kind].block_size);
   uint64_t word = span->private[number / 64] | atomic_load_explicit(&span->remote[number / 64], memory_order_relaxed);

@@ -178,7 +178,7 @@ RTM_INLINE struct span *collect_word(struct heap *heap, struct span *page, unsig
   if (page_is_full(page)) {
     if (!used) return page;
     if (SECURE_VARIANT)
-      page->private[w] |= bits, page->flags |= PAGE_COLLECTED;
+      page->private[w] |= bits;
     else
       link_first(page, w, bits);
     span_set_tag(page, (uintptr_t)heap);
@@ -279,8 +279,8 @@ RTM_INLINE void link_private(struct span *page) {
 RTM_INLINE void *take_fresh(struct span *page) {
   enum { MOST = 8 };
   uint32_t size = rtm_shape[page->kind].block_size;
-  if (SECURE_VARIANT || size > GRANULE_SIZE / MOST || page_blocks(page) - page->fresh <= MOST)
-    return page_extend_one(page);
+  if (SECURE_VARIANT) return secure_extend(page, true);
+  if (size > GRANULE_SIZE / MOST || page_blocks(page) - page->fresh <= MOST) return page_extend_one(page);
   char *block = page->start + (size_t)page->fresh * size, *link = block + size;
   page->used++;
   page->fresh += MOST;
@@ -294,7 +294,7 @@ RTM_INLINE void *take_fresh(struct span *page) {
 static RTM_NOINLINE void *take_collected(struct heap *heap, struct span *page) {
   if (SECURE_VARIANT) {
     if (may_look(heap)) tidy(heap);
-    return secure_deal_one(page);
+    return secure_refill(page, true);
   }
   link_private(page);
   return page_take_linked(page);
@@ -314,11 +314,12 @@ static RTM_NOINLINE void *extend(struct heap *heap, struct span *page) {
 RTM_INLINE void *serve(struct heap *heap, size_t class, struct span *page) {
   page_left(heap, heap->page[class]);  // a class with a queue has a current page
   heap->page[class] = page;
-  void *block = page->free;
   if (SECURE_VARIANT) {
     page->used++;
-    return page_has_linked(page) ? page_take_linked(page) : secure_deal_one(page);
+    secure_open(page);
+    return page_has_linked(page) ? page_take_linked(page) : secure_refill(page, true);
   }
+  void *block = page->free;
   page->free = *(void **)block;
   page->used += 2;
   return block;
@@ -384,7 +385,7 @@ void *extent_malloc_any(struct heap *heap, size_t size) {
 
 void *extent_malloc(struct heap *heap, struct span *page, size_t size) {
   if (page->flags & PAGE_FRESH) return extend(heap, page);
-  if (page->flags & PAGE_COLLECTED) return take_collected(heap, page);
+  if (page_has_private(page)) return take_collected(heap, page);
   size_t class = size_class(size);
   uint32_t queued = heap->queue[class].head;
   if (queued) return take_queued(heap, class, queued);
@@ -498,7 +499,7 @@ void *extent_late(struct heap *heap, size_t size) {
   unsigned class = size_class(size);
   struct span *page = heap->page[class];
   if (page_has_linked(page)) return page_take_linked(page);
-  if (page->flags & PAGE_COLLECTED) return take_collected(heap, page);
+  if (page_has_private(page)) return take_collected(heap, page);
   if (heap->queue[class].head) return take_queued(heap, class, heap->queue[class].head);
   uint32_t length = page_next_length(heap, class);
   span = take(heap, length, &index);

@@ -65,7 +65,9 @@ struct heap {
   bool limited;
   bool is_object;  // made by rtm_heap_new: no thread's own (heap_object.c)
   struct limits limits;
-  struct quarantine *quarantine;  // secure variant (secure/quarantine.c)
+  struct quarantine *quarantine;  // secure variant (secure/quarantine.c),
+  uint64_t order;                 // the state of its random order (secure.h),
+  uint32_t refills;               // and how often a page's hand was empty (page.c)
   struct extent extent;           // prepared in mode `seg`
 };
 

@@ -56,7 +56,7 @@ void page_release_waiting(struct heap *heap) {
 }
 
 // Operations: what is done now and then, or left out now and then, is so in one of them.
-enum { ROUND = 8 };
+enum { ROUND = SECURE_VARIANT ? 4 : 8 };
 
 // Classes are visited in turn: a page of several granules that is current and empty serves another class better. That
 // the class may be in use again at any moment does not matter: a visit comes after hundreds of operations that are not
@@ -136,13 +136,18 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
 
 // Blocks are linked at most eight at a time, a constant number (RT-Mimalloc, section VI.C), and as many as fit in a
 // page of the system, so that little memory is touched before it is asked for.
-enum { BATCH = 8 };
+enum { BATCH = 8, AT_HAND = SECURE_VARIANT ? 64 : BATCH };
 RTM_INLINE unsigned batch_of(unsigned class) {
   uint32_t size = rtm_shape[class].block_size;
   return GRANULE_SIZE / BATCH >= size ? BATCH : GRANULE_SIZE / size + 1;
 }
 
 RTM_INLINE bool collect(struct span *page) {
+  if (SECURE_VARIANT) {
+    bool any = false;
+    for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= page_collect_word(page, w);
+    return any;
+  }
   for (unsigned w = 0; w < REMOTE_WORDS; w++) {
     if (!page_collect_word(page, w)) continue;
     // One word is enough for one operation: the hint leads here again.
@@ -201,8 +206,8 @@ RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch)
     page_make_current(heap, page);
     if (page_has_linked(page)) return page_take_linked(page);
   }
-  if (!(page->flags & PAGE_COLLECTED)) return page_extend(page, batch);
-  if (SECURE_VARIANT) return secure_deal(page, batch);
+  if (!page_has_private(page)) return page_extend(page, batch);
+  if (SECURE_VARIANT) return secure_refill(page, batch > 1);
   if (batch == 1) return page_take_private(page);
   page_link_private(page, batch);
   return page_take_linked(page);
@@ -221,8 +226,7 @@ static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
 // The page that was found empty last is of this class: it serves again.
 static void *take_waiting(struct heap *heap, struct span *page) {
   heap->waiting = page->next;
-  page->free = NULL;
-  page_forget_private(page);
+  page_forget_free(page);
   page->fresh = 0;
   page->flags = PAGE_FRESH;
   span_set_tag(page, (uintptr_t)heap);
@@ -267,7 +271,7 @@ static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class)
       release_waiting(heap);
       return block;
     }
-    if ((heap->rest -= (int32_t)rtm_shape[class].block_size * BATCH) < 0) {
+    if ((heap->rest -= (int32_t)rtm_shape[class].block_size * AT_HAND) < 0) {
       heap->rest = 0;
       if (RTM_UNLIKELY(hint_any(&heap->hints))) {
         void *block = take_at_hand(heap, class, 1);
@@ -293,19 +297,16 @@ RTM_INLINE bool wants_another(struct heap *heap, unsigned class, const struct sp
   return RTM_UNLIKELY(++heap->poor[class] % ROW == 0);
 }
 
-// In the secure variant every eighth allocation comes here, also where the others' come from a list: most of these have
-// nothing to keep house for.
-RTM_INLINE bool is_quiet(struct heap *heap) {
-  enum { PASS = 4 };
-  if (!SECURE_VARIANT || (heap->turn + 1) % PASS == 0 || heap->waiting || hint_any(&heap->hints)) return false;
-  heap->turn++;
-  return true;
+// In the secure variant pages that are nearly full come here every few allocations: most have nothing else to do.
+RTM_INLINE bool is_short(struct heap *heap, unsigned class) {
+  enum { SHORT = 4 };
+  return batch_of(class) > 1 && ++heap->refills % SHORT;
 }
 
 void *page_malloc(struct heap *heap, unsigned class) {
   struct span *page = heap->page[class];
   if (page_has_linked(page)) return page_take_linked(page);
-  if (SECURE_VARIANT && page->flags & PAGE_COLLECTED && is_quiet(heap)) return secure_deal(page, batch_of(class));
+  if (SECURE_VARIANT && page_has_private(page) && is_short(heap, class)) return secure_refill(page, true);
   if (page_has_unlinked(page)) return take_and_keep_house(heap, class);
   uint32_t first = heap->queue[class].head;
   if (!first) return take_further(heap, class);

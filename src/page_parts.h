@@ -122,12 +122,21 @@ RTM_INLINE bool page_may_stay(const struct heap *heap, const struct span *page) 
 // ---- blocks ----
 
 RTM_INLINE bool page_has_linked(const struct span *page) {
-  return SECURE_VARIANT ? secure_has_next(page) : page->free != NULL;
+  return page->free != NULL;
 }
-RTM_INLINE bool page_has_unlinked(const struct span *page) { return page->flags & (PAGE_FRESH | PAGE_COLLECTED); }
+RTM_INLINE bool page_private_any(const struct span *page) {
+  return (page->private[0] | page->private[1] | page->private[2] | page->private[3]) != 0;
+}
+RTM_INLINE bool page_has_private(const struct span *page) {
+  return SECURE_VARIANT ? page_private_any(page) : page->flags & PAGE_COLLECTED;
+}
+RTM_INLINE bool page_has_unlinked(const struct span *page) {
+  return SECURE_VARIANT ? page->flags & PAGE_FRESH || page_private_any(page)
+                        : page->flags & (PAGE_FRESH | PAGE_COLLECTED);
+}
 
 RTM_INLINE void *page_take_linked(struct span *page) {
-  if (SECURE_VARIANT) return secure_next(page, rtm_shape[page->kind].block_size);
+  if (SECURE_VARIANT) return secure_next(page, &rtm_heap->order);
   void *block = page->free;
   page->free = *(void **)block;
   page->used++;
@@ -136,7 +145,7 @@ RTM_INLINE void *page_take_linked(struct span *page) {
 
 // A fresh block, and up to `batch` - 1 others that are linked; the page has a fresh block and no linked one.
 RTM_INLINE void *page_extend(struct span *page, unsigned batch) {
-  if (SECURE_VARIANT) return secure_extend(page, batch);
+  if (SECURE_VARIANT) return secure_extend(page, batch > 1);
   uint32_t left = page_blocks(page) - page->fresh, size = rtm_shape[page->kind].block_size;
   if (batch >= left) {
     batch = left;
@@ -156,16 +165,13 @@ RTM_INLINE void *page_extend(struct span *page, unsigned batch) {
 _Static_assert(REMOTE_WORDS == 4, "written out: no loop is left in the machine code, whatever the compiler");
 // A fresh block, of which there is one at least.
 RTM_INLINE void *page_extend_one(struct span *page) {
-  if (SECURE_VARIANT) return secure_extend(page, 1);
+  if (SECURE_VARIANT) return secure_extend(page, false);
   uint32_t at = page->fresh++;
   if (page->fresh == page_blocks(page)) page->flags &= (uint8_t)~PAGE_FRESH;
   page->used++;
   return page->start + (size_t)at * rtm_shape[page->kind].block_size;
 }
 
-RTM_INLINE bool page_private_any(const struct span *page) {
-  return (page->private[0] | page->private[1] | page->private[2] | page->private[3]) != 0;
-}
 // The first word of `private` with a block; there is one.
 RTM_INLINE unsigned page_private_word(const struct span *page) {
   return page->private[0] ? 0 : page->private[1] ? 1 : page->private[2] ? 2 : 3;
@@ -191,7 +197,7 @@ RTM_INLINE void page_link_private(struct span *page, unsigned most) {
 
 // One of them.
 RTM_INLINE void *page_take_private(struct span *page) {
-  if (SECURE_VARIANT) return secure_deal_one(page);
+  if (SECURE_VARIANT) return secure_refill(page, false);
   unsigned w = page_private_word(page);
   uint64_t bits = page->private[w];
   page->private[w] = bits & (bits - 1);
@@ -225,7 +231,10 @@ RTM_INLINE bool page_has_remote(struct span *page) {
 
 // ---- a page's life ----
 
-RTM_INLINE void page_forget_private(struct span *page) { __builtin_memset(page->private, 0, sizeof page->private); }
+RTM_INLINE void page_forget_free(struct span *page) {
+  page->free = NULL;
+  __builtin_memset(page->private, 0, sizeof page->private);
+}
 
 // The page is no longer current and has nothing left: until a block comes back, no list has it.
 RTM_INLINE void page_left(struct heap *heap, struct span *page) {
@@ -236,6 +245,7 @@ RTM_INLINE void page_left(struct heap *heap, struct span *page) {
 RTM_INLINE void page_replace_current(struct heap *heap, size_t class, struct span *page) {
   struct span *last = heap->page[class];
   heap->page[class] = page;
+  if (SECURE_VARIANT) secure_open(page);
   if (last != &rtm_no_page) page_left(heap, last);
 }
 
@@ -258,8 +268,7 @@ RTM_INLINE uint32_t page_next_length(const struct heap *heap, size_t class) {
 // first block counts as handed out; no page has but one. The descriptor is another page's: `remote` is zero, as every
 // page is released with all blocks free. The table's entries are the caller's to write.
 RTM_INLINE void page_begin(struct heap *heap, size_t class, struct span *page) {
-  page->free = NULL;
-  page_forget_private(page);
+  page_forget_free(page);
   page->used = 2;
   page->reciprocal = rtm_shape[class].reciprocal;
   page->fresh = 1;
@@ -274,7 +283,7 @@ RTM_INLINE void *page_first_block(struct span *page) {
   if (!SECURE_VARIANT) return page->start;
   page->fresh = 0;
   page->used = 1;
-  return secure_extend(page, 1);
+  return secure_extend(page, false);
 }
 
 #endif

@@ -38,7 +38,7 @@ void remote_collect_all(struct heap *heap) {
 void remote_free_unowned(struct heap *heap, struct span *span, void *block) {
   if (rtm_options.count) stats_count_free(span->kind, (size_t)span->length << GRANULE_SHIFT);
   if (heap_claim(heap)) {
-    if (RTM_UNLIKELY(span_is_page(span) && page_linked(span) == block)) remote_free_twice(block);
+    if (RTM_UNLIKELY(span_is_page(span) && span->free == block)) remote_free_twice(block);
     local_free(heap, span, block);
     if (RTM_UNLIKELY(hint_any(&heap->hints))) remote_collect(heap);
     page_release_waiting(heap);

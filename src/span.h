@@ -32,7 +32,7 @@ enum {
 
 enum span_flags {
   SPAN_WAITS = 1,      // page, medium: empty, in heap->waiting, and in no other list
-  PAGE_COLLECTED = 2,  // `private` may have blocks
+  PAGE_COLLECTED = 2,  // `private` may have blocks (the secure variant looks there)
   PAGE_FRESH = 4,      // fresh < blocks
   MEDIUM_ZERO = 8,     // the contents were known to be zero when the block was handed out
 };
@@ -67,10 +67,9 @@ enum {
 struct span {
   // First cache line. Written by the owner only; other threads read tag, start, reciprocal and the hint of spans in
   // which they hold a block, and these do not change as long as a block is held (of tag, only TAG_SLOW does).
-  union {
-    void *free;     // page: last-in first-out list through the first word of each free block; unused: next unused
-    uint64_t deck;  // page of the secure variant: the blocks that are next (secure.h)
-  };
+  // Page: last-in first-out list through the first word of each free block; in the secure variant one block, not
+  // linked (secure.h). Unused: next unused.
+  void *free;
   uintptr_t tag;  // owner; accessed by span_tag and span_set_tag
   char *start;    // address of the first granule
   union {
@@ -87,7 +86,15 @@ struct span {
   uint32_t used;        // page: see above; medium: 1; free span: granules [0, used) may hold contents; huge: guard_run
   uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
-  uint32_t next, prev;  // span indices: queue of pages; next: stack of spans that wait to be released
+  union {
+    struct {
+      uint32_t next, prev;  // span indices: queue of pages; next: stack of spans that wait to be released
+    };
+    struct {               // current page of the secure variant:
+      uint32_t hand;       // the word of `private` that blocks are taken from: bytes from its start,
+      uint32_t hand_size;  // and their size, bytes
+    };
+  };
   union {
     uint16_t fresh;  // page: blocks [fresh, blocks) have never been handed out or linked
     uint16_t list;   // free span: its TLSF list
@@ -194,8 +201,8 @@ RTM_INLINE bool span_is_page(const struct span *span) { return span->kind - 1u <
 RTM_HIDDEN extern uint32_t rtm_span_guard;
 RTM_INLINE uint32_t span_guard(void) { return SECURE_VARIANT ? rtm_span_guard : 0; }
 
-// The first of a page's linked blocks; the secure variant links none.
-RTM_INLINE void *page_linked(const struct span *page) { return SECURE_VARIANT ? NULL : page->free; }
+// What follows a block in its page's list of free ones, which begins with page->free.
+RTM_INLINE void *page_linked_after(void *block) { return SECURE_VARIANT ? NULL : *(void **)block; }
 
 RTM_INLINE uint32_t page_blocks(const struct span *page) {
   uint32_t fit = (uint32_t)((((uint64_t)(page->length - span_guard()) << GRANULE_SHIFT) * page->reciprocal) >> 32);

@@ -42,7 +42,7 @@ static void check_store(const char *block, struct span *store, const char *what)
 static void check_page(const char *block, struct span *page, const char *what) {
   uint32_t number = secure_number(page, block);
   if (number == UINT32_MAX) message_misuse(block, what, interior);
-  if (secure_is_free(page, number)) message_misuse(block, "double free", already);
+  if (secure_is_free(page, block, number)) message_misuse(block, "double free", already);
 }
 
 static void check_alone(const char *block, struct span *span, const char *what) {
@@ -122,12 +122,7 @@ size_t secure_check(const void *block, struct span *span, const char *what) {
 
 void *secure_malloc(size_t size) { return secure_dress(alloc_plain(secure_pad(size)), size); }
 
-void secure_free(void *block, struct span *span) {
-  secure_check(block, span, "invalid free");
-  if (is_alone(span)) span->private[0] = 0;  // a page that gets the descriptor relies on it
-  // A huge block's contents go back to the system (secure_give_run).
-  if (rtm_secure.features & SECURE_ZERO && span->kind != SPAN_HUGE) memset(block, 0, extent(span));
-  if (secure_delay(span, block)) return;
+RTM_INLINE void free_usual(void *block, struct span *span) {
   if (span->kind == SPAN_STORE) {
     store_mark(span, block);
   } else if (span_is_page(span) && span_tag(span) == (uintptr_t)rtm_fast_heap) {
@@ -136,4 +131,16 @@ void secure_free(void *block, struct span *span) {
   } else {
     free_slow(block, span);
   }
+}
+
+void secure_free(void *block, struct span *span) {
+  secure_check(block, span, "invalid free");
+  if (!(rtm_secure.features & SECURE_MORE_TO_DO)) {
+    free_usual(block, span);
+    return;
+  }
+  if (is_alone(span)) span->private[0] = 0;  // a page that gets the descriptor relies on it
+  // A huge block's contents go back to the system (secure_give_run).
+  if (rtm_secure.features & SECURE_ZERO && span->kind != SPAN_HUGE) memset(block, 0, extent(span));
+  if (!secure_delay(span, block)) free_usual(block, span);
 }

@@ -5,9 +5,11 @@
 // `size`: with what the secure variant keeps for itself, at most BLOCK_MAX.
 RTM_INLINE void *secure_alloc_small(size_t size) {
   unsigned class = size_class(size);
-  struct span *page = rtm_fast_heap->page[class];
-  if (RTM_UNLIKELY(!secure_has_next(page))) return alloc_slow(size, page);
-  return secure_next(page, rtm_shape[class].block_size);
+  struct heap *heap = rtm_fast_heap;
+  struct span *page = heap->page[class];
+  // No block is chosen; also the first call of a thread, whose heap is rtm_no_heap.
+  if (RTM_UNLIKELY(!page->free)) return alloc_slow(size, page);
+  return secure_next(page, &heap->order);
 }
 
 RTM_INLINE void *alloc_plain(size_t size) {
@@ -18,15 +20,14 @@ RTM_INLINE void *alloc_plain(size_t size) {
 
 RTM_INLINE void *alloc_fast(size_t size) {
   if (RTM_UNLIKELY(size >= RTM_READ_RELAXED(rtm_secure.fast_size))) return secure_malloc(size);
-  return secure_alloc_small(size + rtm_secure.pad);
+  return secure_alloc_small(size);
 }
 
 RTM_INLINE bool is_of_class(size_t size, unsigned class) {
-  return size < RTM_READ_RELAXED(rtm_secure.fast_size) && size_class(size + rtm_secure.pad) == class;
+  return size < RTM_READ_RELAXED(rtm_secure.fast_size) && size_class(size) == class;
 }
 
 RTM_INLINE void free_fast(void *block) {
-  enum { MORE_TO_DO = SECURE_CANARIES | SECURE_ZERO | SECURE_QUARANTINE };
   size_t granule = window_granule(block);
   if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window_granules))) {
     free_outside(block);
@@ -36,19 +37,24 @@ RTM_INLINE void free_fast(void *block) {
   uintptr_t owner = span_tag(page);
   uint32_t number;
   // Another heap's, a full page, a medium or huge block, nothing at all, a page with canaries, or a store.
-  if (RTM_UNLIKELY(owner != (uintptr_t)rtm_fast_heap) || (rtm_secure.features & MORE_TO_DO) ||
+  if (RTM_UNLIKELY(owner != (uintptr_t)rtm_fast_heap) || (rtm_secure.features & SECURE_MORE_TO_DO) ||
       (number = secure_number(page, block)) == UINT32_MAX) {
     secure_free(block, page);
     return;
   }
-  // As secure_is_free, for the owner, whose word is read once.
-  uint64_t bits = page->private[number / 64];
-  uint64_t others = atomic_load_explicit(&page->remote[number / 64], memory_order_relaxed);
-  if (RTM_UNLIKELY((bits | others) >> (number % 64) & 1)) {
+  // As secure_is_free, for the owner. (The words are those of a page that begins so many words later: one address.)
+  struct span *words = (struct span *)((uint64_t *)page + number / 64);
+  RTM_KEEP(words);
+  uint64_t bits = words->private[0], others = atomic_load_explicit(&words->remote[0], memory_order_relaxed);
+  void *next = page->free;
+  if (RTM_UNLIKELY((bits | others) >> (number % 64) & 1) || RTM_UNLIKELY(next == block)) {
     secure_free(block, page);  // which says what is wrong
     return;
   }
-  secure_put_number(page, number, bits);
+  if (RTM_LIKELY(next != NULL))
+    __atomic_store_n(&words->private[0], bits_set(bits, number), __ATOMIC_RELAXED);
+  else
+    RTM_WRITE_RELAXED(page->free, block);
   if (RTM_UNLIKELY(--page->used == 0)) page_emptied((struct heap *)owner, page);
 }
 

@@ -26,6 +26,8 @@ struct quarantine {
 };
 
 bool secure_heap_made(struct heap *heap) {
+  uint64_t random = secure_random(heap);
+  heap->order = random ? random | 1 : 0;
   if (!(rtm_secure.features & SECURE_QUARANTINE)) return true;
   heap->quarantine = arena_metadata(sizeof *heap->quarantine);
   if (!heap->quarantine) return false;

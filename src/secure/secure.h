@@ -1,8 +1,9 @@
 // What the secure variant does beside the core (docs/secure.md). Layer: above span, os. The core calls it under
 // `if (SECURE_VARIANT)`, or by the inline functions here, which are empty in the other variants.
 //
-// In the secure variant no free block of a page has a link in it: a bit of span->private says that it is free, and one
-// of span->remote that another thread has freed it or that it waits in the quarantine.
+// In the secure variant no free block of a page has a link in it: a bit of span->private says that it is free, or
+// span->free that it is the next to be handed out, or a bit of span->remote that another thread has freed it or that it
+// waits in the quarantine.
 #ifndef RTM_SECURE_H
 #define RTM_SECURE_H
 
@@ -20,6 +21,8 @@ enum secure_feature {
   SECURE_QUARANTINE = 64,    // reuse is delayed
   SECURE_GUARD_PAGES = 128,  // a granule of no access behind every page and medium block
   SECURE_ALONE = 256,        // small blocks have spans of their own
+  // With any of these a free is longer than to check that the block is in use.
+  SECURE_MORE_TO_DO = SECURE_CANARIES | SECURE_ZERO | SECURE_QUARANTINE,
 };
 
 // What is on, and how many bytes each block is longer for it. Set before the first heap is made.
@@ -73,13 +76,13 @@ RTM_INLINE void *secure_dress(void *block, size_t size) {
   return secure_seal(block, size);
 }
 
-// A number that somebody without the key does not know, another one each time and for each span, as all threads count
+// A number that somebody without the key does not know, another one each time and for each place, as all threads count
 // alike; 0 if order is not random. A multiplication under the key, both halves of the product mixed. 11 instructions.
-RTM_INLINE uint64_t secure_random(const struct span *span) {
+RTM_INLINE uint64_t secure_random(const void *place) {
   if (!(rtm_secure.features & SECURE_RANDOM)) return 0;
   uint64_t turn = rtm_secure_turn += UINT64_C(0x9e3779b97f4a7c15);
   unsigned __int128 product =
-      (unsigned __int128)(turn ^ rtm_secure.key[0]) * ((uintptr_t)span ^ turn ^ rtm_secure.key[1]);
+      (unsigned __int128)(turn ^ rtm_secure.key[0]) * ((uintptr_t)place ^ turn ^ rtm_secure.key[1]);
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
@@ -88,11 +91,12 @@ RTM_INLINE bool secure_may_resize(void) { return !(rtm_secure.features & (SECURE
 
 // ---- pages ----
 
-RTM_INLINE bool secure_is_free(struct span *page, uint32_t number) {
-  // `remote` first: what the owner collects is in `private` before it leaves `remote`.
+RTM_INLINE bool secure_is_free(struct span *page, const void *block, uint32_t number) {
+  // In this order: what the owner collects is in `private` before it leaves `remote`, and what it chooses is in `free`
+  // before it leaves `private`.
   uint64_t bits = atomic_load_explicit(&page->remote[number / 64], memory_order_seq_cst);
   bits |= __atomic_load_n(&page->private[number / 64], __ATOMIC_SEQ_CST);
-  return bits >> (number % 64) & 1;
+  return bits >> (number % 64) & 1 || __atomic_load_n(&page->free, __ATOMIC_RELAXED) == block;
 }
 
 // The number of the block that starts there; UINT32_MAX if none does, or if it was never handed out. The product's
@@ -105,60 +109,59 @@ RTM_INLINE uint32_t secure_number(const struct span *page, const void *block) {
   return RTM_LIKELY(number < RTM_READ_RELAXED(page->fresh)) ? number : UINT32_MAX;
 }
 
-// The block is free; `bits`: of its word until now.
-RTM_INLINE void secure_put_number(struct span *page, uint32_t number, uint64_t bits) {
-  __atomic_store_n(&page->private[number / 64], bits | UINT64_C(1) << (number % 64), __ATOMIC_RELAXED);
-  page->flags |= PAGE_COLLECTED;
-}
-
-RTM_INLINE void secure_put(struct span *page, const void *block) {
-  uint32_t number = (uint32_t)(((uint64_t)((const char *)block - page->start) * page->reciprocal) >> 32);
-  secure_put_number(page, number, page->private[number / 64]);
-}
-
-// A page's next blocks are chosen ahead, up to eight at a time. `deck` has their numbers, a byte each, the next one
-// lowest, and a 1 above them; without any it is 0 or 1. They are free, and `private` says so until they are handed out;
-// PAGE_COLLECTED says that there are others, and then `private` has a bit for each of these too.
-enum { SECURE_NUMBER_BITS = 8, SECURE_DECK_MOST = 7 };
-_Static_assert(PAGE_BLOCKS_MAX == 1 << SECURE_NUMBER_BITS && SECURE_NUMBER_BITS * SECURE_DECK_MOST < 64,
-               "a byte for a block's number, and room above");
-RTM_INLINE bool secure_has_next(const struct span *page) { return page->deck > 1; }
-
-RTM_INLINE void *secure_hand_out(struct span *page, uint32_t number, uint32_t size) {
-  uint64_t *word = &page->private[number / 64], bits = __atomic_load_n(word, __ATOMIC_RELAXED);
-  __atomic_store_n(word, bits & ~(UINT64_C(1) << (number % 64)), __ATOMIC_RELAXED);
-  page->used++;
-  return page->start + number * size;
-}
-
-// The page has a next block; `size`: of its class.
-RTM_INLINE void *secure_next(struct span *page, uint32_t size) {
-  uint64_t deck = page->deck;
-  page->deck = deck >> SECURE_NUMBER_BITS;
-  return secure_hand_out(page, (uint8_t)deck, size);
-}
-
-// One of the free blocks of a page that has no next one but others (PAGE_COLLECTED), and up to `most` - 1 that are
-// next.
-void *secure_deal(struct span *page, unsigned most);
-// One alone, without a loop.
-void *secure_deal_one(struct span *page);
-// For the checker: whether deck and PAGE_COLLECTED are as said here.
-bool secure_deck_is_right(const struct span *page);
-
-// The fresh blocks up to the end of their word become free ones; then as secure_deal. There are no others.
-RTM_INLINE void *secure_extend(struct span *page, unsigned most) {
-  uint32_t blocks = page_blocks(page), from = page->fresh, w = from / 64, end = 64 * (w + 1);
-  if (end >= blocks) {
-    end = blocks;
-    page->flags &= (uint8_t)~PAGE_FRESH;
+// The block becomes free, or is so already.
+RTM_INLINE void secure_put(struct span *page, void *block) {
+  if (page->free == block) return;
+  if (!page->free) {
+    RTM_WRITE_RELAXED(page->free, block);
+    return;
   }
-  uint64_t bits = ~UINT64_C(0) >> (64 - (end - from)) << (from % 64);
-  __atomic_store_n(&page->private[w], page -> private[w] | bits, __ATOMIC_RELAXED);
-  RTM_WRITE_RELAXED(page->fresh, (uint16_t)end);
-  page->flags |= PAGE_COLLECTED;
-  return __builtin_constant_p(most) && most == 1 ? secure_deal_one(page) : secure_deal(page, most);
+  uint32_t number = (uint32_t)(((uint64_t)((char *)block - page->start) * page->reciprocal) >> 32);
+  uint64_t *word = &page->private[number / 64];
+  __atomic_store_n(word, bits_set(*word, number), __ATOMIC_RELAXED);
 }
+
+// A page's next block is chosen ahead: so it is there at once, however long the choice takes. It comes from one word of
+// `private`, the hand: the first free block from a random place on, which is the upper bits of `order`; that is
+// multiplied by an odd key each time, and 0 stays 0. Where the hand has no more, another word is taken (secure_refill),
+// or one of fresh blocks (secure_extend).
+enum { SECURE_PLACE_SHIFT = 58 };
+_Static_assert(64 >> (64 - SECURE_PLACE_SHIFT) == 1, "a place for each bit of a word");
+
+// The page becomes its class's current one.
+RTM_INLINE void secure_open(struct span *page) {
+  page->hand = 0;
+  page->hand_size = rtm_shape[page->kind].block_size;
+}
+
+// `order`: its heap's.
+RTM_INLINE void secure_choose(struct span *page, uint64_t *order) {
+  uint32_t hand = page->hand;
+  uint64_t *word = (uint64_t *)((char *)page->private + hand), bits = *word, random = *order;
+  *order = random * rtm_secure.key[3];
+  unsigned from = (unsigned)(random >> SECURE_PLACE_SHIFT);
+  unsigned place = from + (unsigned)bits_lowest_if_any(bits_rotate_right(bits, from));
+  char *block = page->start + (hand * 8 + place % 64) * page->hand_size;
+  RTM_KEEP(block);  // no jump: whether the hand has another block is hard to foresee
+  RTM_WRITE_RELAXED(page->free, bits ? block : NULL);
+  // Release: whoever sees that the bit is clear sees why (secure_is_free).
+  __atomic_store_n(word, bits_clear(bits, place), __ATOMIC_RELEASE);
+}
+
+// The chosen block, of which there is one; the page is current.
+RTM_INLINE void *secure_next(struct span *page, uint64_t *order) {
+  void *block = page->free;
+  page->used++;
+  secure_choose(page, order);
+  return block;
+}
+
+// A block of the current page that has none chosen, though there are some in `private`. `ahead`: the next one is chosen,
+// too.
+void *secure_refill(struct span *page, bool ahead);
+
+// A fresh block of the current page: those up to the end of their word become free ones. There are no others.
+void *secure_extend(struct span *page, bool ahead);
 
 // What other threads have freed in a word: in `private` before it leaves `remote`, so that a double free is always
 // seen.

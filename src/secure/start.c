@@ -64,7 +64,7 @@ static void make_keys(void) {
   enum { WITHOUT_WAITING = 1 };
   long got = os_syscall(SYS_getrandom, (long)rtm_secure.key, sizeof rtm_secure.key, WITHOUT_WAITING, 0, 0, 0);
   if (got != (long)sizeof rtm_secure.key) weak_keys();
-  rtm_secure.key[3] |= 1;
+  rtm_secure.key[3] = (rtm_secure.key[3] & ~UINT64_C(7)) | 5;  // the longest period of a product modulo 2^64
 }
 
 void secure_start(const char *value, bool real_time) {
@@ -81,9 +81,9 @@ void secure_start(const char *value, bool real_time) {
   rtm_secure.pad =
       (rtm_secure.features & SECURE_CANARIES ? CANARY_BYTES : 0) + (rtm_secure.features & SECURE_GAPS ? GAP_BYTES : 0);
   rtm_span_guard = rtm_secure.features & SECURE_GUARD_PAGES ? 1 : 0;
-  // Blocks with canaries, and those that stand alone, are made by secure_malloc.
-  bool plain = !(rtm_secure.features & (SECURE_CANARIES | SECURE_ALONE));
-  rtm_secure.fast_size = plain ? BLOCK_MAX - rtm_secure.pad + 1 : 0;
+  // Blocks that are longer than asked for, and those that stand alone, are made by secure_malloc.
+  bool plain = !rtm_secure.pad && !(rtm_secure.features & SECURE_ALONE);
+  rtm_secure.fast_size = plain ? BLOCK_MAX + 1 : 0;
   rtm_secure_turn = rtm_secure.key[0];
 }
 
