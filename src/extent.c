@@ -316,7 +316,6 @@ RTM_INLINE void *serve(struct heap *heap, size_t class, struct span *page) {
   heap->page[class] = page;
   if (SECURE_VARIANT) {
     page->used++;
-    secure_open(page);
     return page_has_linked(page) ? page_take_linked(page) : secure_refill(page, true);
   }
   void *block = page->free;

@@ -74,35 +74,44 @@ static void write_word(char *at, uint64_t word) { memcpy(at, &word, WORD); }
 
 static bool is_alone(const struct span *span) { return span->kind == SPAN_MEDIUM || span->kind == SPAN_HUGE; }
 
+// In a page or a store, where blocks are `most` bytes long.
+RTM_INLINE void seal_within(char *block, size_t size, size_t most) {
+  size_t slack = most - WORD - size;
+  write_word(block + size, rtm_secure.key[1]);  // the word comes last: it may lie over the pattern's end
+  write_word(block + most - WORD, canary(block) ^ slack);
+}
+
 void *secure_seal(void *block, size_t size) {
   struct span *span = span_of(window_granule(block));
-  char *end = (char *)block + size;
   if (is_alone(span)) {
     span->private[0] = size;
-    write_word(end, canary(block));
-    return block;
+    write_word((char *)block + size, canary(block));
+  } else {
+    seal_within(block, size, extent(span));
   }
-  size_t slack = extent(span) - WORD - size;
-  write_word(end, rtm_secure.key[1]);  // the word comes last: it may lie over the pattern's end
-  write_word(end + slack, canary(block) ^ slack);
   return block;
 }
 
-static size_t unseal(const char *block, const struct span *span) {
-  static const char what[] = "overflow";
-  static const char why[] = "bytes behind the block have changed since it was allocated";
-  if (is_alone(span)) {
-    size_t size = span->private[0];
-    if (size + WORD > extent(span) || read_word(block + size) != canary(block)) message_misuse(block, what, why);
-    return size;
-  }
-  size_t most = extent(span) - WORD;
+static RTM_COLD _Noreturn void overflown(const void *block) {
+  message_misuse(block, "overflow", "bytes behind the block have changed since it was allocated");
+}
+
+// Returns the size that was sealed.
+RTM_INLINE size_t unseal_within(const char *block, size_t most) {
+  most -= WORD;
   uint64_t slack = read_word(block + most) ^ canary(block);
-  if (slack > most) message_misuse(block, what, why);
+  if (RTM_UNLIKELY(slack > most)) overflown(block);
   uint64_t changed = read_word(block + most - slack) ^ rtm_secure.key[1];
   if (slack < WORD) changed &= ~(~UINT64_C(0) << (8 * slack));
-  if (changed) message_misuse(block, what, why);
+  if (RTM_UNLIKELY(changed)) overflown(block);
   return most - slack;
+}
+
+static size_t unseal(const char *block, const struct span *span) {
+  if (!is_alone(span)) return unseal_within(block, extent(span));
+  size_t size = span->private[0];
+  if (size + WORD > extent(span) || read_word(block + size) != canary(block)) overflown(block);
+  return size;
 }
 
 size_t secure_check(const void *block, struct span *span, const char *what) {
@@ -120,7 +129,15 @@ size_t secure_check(const void *block, struct span *span, const char *what) {
 
 // ---- malloc and free ----
 
-void *secure_malloc(size_t size) { return secure_dress(alloc_plain(secure_pad(size)), size); }
+void *secure_malloc(size_t size) {
+  size_t padded = secure_pad(size);
+  if (RTM_UNLIKELY(padded > BLOCK_MAX) || RTM_UNLIKELY(rtm_secure.features & SECURE_ALONE))
+    return secure_dress(alloc_plain(padded), size);
+  char *block = secure_alloc_small(padded);
+  if (RTM_LIKELY(block != NULL) && rtm_secure.features & SECURE_CANARIES)
+    seal_within(block, size, rtm_shape[size_class(padded)].block_size);
+  return block;
+}
 
 RTM_INLINE void free_usual(void *block, struct span *span) {
   if (span->kind == SPAN_STORE) {
@@ -133,14 +150,25 @@ RTM_INLINE void free_usual(void *block, struct span *span) {
   }
 }
 
-void secure_free(void *block, struct span *span) {
+static void free_in_page(void *block, struct span *page) {
+  check_page(block, page, "invalid free");
+  uint32_t features = rtm_secure.features;
+  if (features & SECURE_CANARIES) unseal_within(block, page->secure->size);
+  if (features & SECURE_ZERO) memset(block, 0, page->secure->size);
+  if (!(features & SECURE_QUARANTINE) || !secure_delay(page, block)) free_usual(block, page);
+}
+
+static void free_alone(void *block, struct span *span) {
   secure_check(block, span, "invalid free");
-  if (!(rtm_secure.features & SECURE_MORE_TO_DO)) {
-    free_usual(block, span);
-    return;
-  }
   if (is_alone(span)) span->private[0] = 0;  // a page that gets the descriptor relies on it
   // A huge block's contents go back to the system (secure_give_run).
   if (rtm_secure.features & SECURE_ZERO && span->kind != SPAN_HUGE) memset(block, 0, extent(span));
-  if (!secure_delay(span, block)) free_usual(block, span);
+  if (!(rtm_secure.features & SECURE_QUARANTINE) || !secure_delay(span, block)) free_usual(block, span);
+}
+
+void secure_free(void *block, struct span *span) {
+  if (RTM_LIKELY(span_is_page(span)) && RTM_LIKELY(span_tag(span) != TAG_NONE))
+    free_in_page(block, span);
+  else
+    free_alone(block, span);
 }
