@@ -167,8 +167,10 @@ void *secure_extend(struct span *page, bool ahead);
 // seen.
 void secure_found_twice(const struct span *page);
 RTM_INLINE uint64_t secure_collect(struct span *page, unsigned w) {
-  uint64_t bits = atomic_load_explicit(&page->remote[w], memory_order_seq_cst);
-  if (RTM_UNLIKELY(page->private[w] & bits)) secure_found_twice(page);
+  uint64_t bits = atomic_load_explicit(&page->remote[w], memory_order_seq_cst), free = page->private[w];
+  free |= page->secure->waits[w];
+  if (page->free && secure_place(page, page->free) / 64 == w) free = bits_set(free, secure_place(page, page->free));
+  if (RTM_UNLIKELY(free & bits)) secure_found_twice(page);
   __atomic_store_n(&page->private[w], page -> private[w] | bits, __ATOMIC_SEQ_CST);
   atomic_fetch_and_explicit(&page->remote[w], ~bits, memory_order_seq_cst);
   return bits;
