@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <signal.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -80,12 +81,74 @@ static int descents(void) {
 static void random_order(void) { CHECK(descents() >= MANY / 8); }
 static void none(void) { CHECK(descents() <= 2, "blocks follow each other, page by page"); }
 
+// ---- guards ----
+
+struct range {
+    uintptr_t from, to;
+    bool denied;
+};
+
+// The next line of /proc/self/maps.
+static bool next_range(FILE *maps, struct range *range) {
+    char line[512], access[5];
+    if (fgets(line, sizeof line, maps) == NULL) return false;
+    CHECK(sscanf(line, "%zx-%zx %4s", &range->from, &range->to, access) == 3);
+    range->denied = strncmp(access, "---", 3) == 0;
+    return true;
+}
+
+static bool is_guard(const struct range *range) { return range->denied && range->to - range->from == 4 * KIB; }
+
+// Ranges with a page of no access right before them and another right behind.
+static int guarded_ranges(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    struct range before = {0}, inner = {0}, behind;
+    int count = 0;
+    for (; next_range(maps, &behind); before = inner, inner = behind)
+        count += is_guard(&before) && !inner.denied && is_guard(&behind) && before.to == inner.from && inner.to == behind.from;
+    fclose(maps);
+    return count;
+}
+static void guards(void) {
+    allocated();
+    CHECK(guarded_ranges() >= 1, "the heap's own memory lies between guards");
+}
+static void no_guards(void) {
+    allocated();
+    CHECK(guarded_ranges() == 0);
+}
+
+// ---- placement: where the system places all alike, the window's place differs from run to run ----
+
+enum { RUNS = 6 };
+
+static void print_address(void) { printf("%p\n", (void *)allocated()); }
+
+// The addresses of that many processes that are otherwise the same: how often one differs from the last.
+static int changes(void) {
+    char command[512], line[64], last[64] = "";
+    snprintf(command, sizeof command, "exec %s address", program_invocation_name);
+    if (personality(ADDR_NO_RANDOMIZE) == -1) exit(77);  // a sandbox may not permit it
+    int count = 0;
+    for (int i = 0; i < RUNS; i++) {
+        FILE *child = popen(command, "r");
+        CHECK(child != NULL && fgets(line, sizeof line, child) != NULL && pclose(child) == 0);
+        count += i > 0 && strcmp(line, last) != 0;
+        strcpy(last, line);
+    }
+    return count;
+}
+static void placement(void) { CHECK(changes() >= 1); }
+static void no_placement(void) { CHECK(changes() == 0); }
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
     } features[] = {{"canaries", canaries}, {"guard-pages", guard_pages}, {"zero", zero},          {"quarantine", quarantine},
-                    {"gaps", gaps},         {"alone", alone},             {"random", random_order}, {"none", none}};
+                    {"gaps", gaps},         {"alone", alone},             {"random", random_order}, {"none", none},
+                    {"guards", guards},     {"no-guards", no_guards},     {"placement", placement},
+                    {"no-placement", no_placement},                       {"address", print_address}};
     for (size_t i = 0; argc == 2 && i < sizeof features / sizeof *features; i++)
         if (strcmp(argv[1], features[i].name) == 0) {
             features[i].run();
