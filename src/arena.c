@@ -20,7 +20,7 @@ struct arena rtm_arena;
 
 enum {
   FIRST_STEP = 64,      // granules: where memory is locked, the first step in which a segment is mapped
-  FIRST_DESCRIBED = (1 << 20) / (SEGMENT_GRANULES * SPAN_SIZE),  // segments: descriptors of 1 MiB
+  FIRST_DESCRIBED = 8,  // segments
   STEP_LEAST = 4,       // segments that are described ahead in one call
 };
 

@@ -54,8 +54,9 @@ static const char *check_page(const struct heap *heap, struct span *page) {
     REQUIRE(is_block(page, block), "a link of the free list leads to a block of its page");
     REQUIRE(++listed <= blocks, "the free list ends");
   }
-  REQUIRE(!SECURE_VARIANT || (page->secure->hand < sizeof page->private && page->secure->size == shape->block_size),
-          "a page has one of its words at hand, and its class's size");
+  REQUIRE(!SECURE_VARIANT || heap->page[page->kind] != page ||
+              (page->hand < sizeof page->private && page->hand_size == shape->block_size),
+          "a current page has one of its words at hand, and its class's size");
   uint32_t held = page->used - (heap->page[page->kind] == page);
   REQUIRE(held + listed + private_blocks(page) + (blocks - page->fresh) == blocks,
           "used, listed, private and fresh blocks add up");
@@ -143,7 +144,8 @@ static const char *check_queues(const struct heap *heap) {
       REQUIRE(span_tag(page) == (uintptr_t)heap, "a queued page is this heap's and not full");
       REQUIRE(heap->page[class] != page, "the current page is not queued");
       REQUIRE(page->prev == before, "queues are linked both ways");
-      REQUIRE(page->free || private_blocks(page) || page->fresh < page_blocks(page), "a queued page has a block");
+      REQUIRE(page->free || private_blocks(page) || page->fresh < page_blocks(page),
+              "a queued page has a block");
       REQUIRE(++pages <= heap->pages[class], "a queue ends");
     }
     REQUIRE(heap->queue[class].tail == before, "a queue's tail is its last page");

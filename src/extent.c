@@ -260,16 +260,17 @@ RTM_INLINE void **link_one(void **link, char *start, uint32_t size, uint64_t *bi
   return block;
 }
 
-// Links up to four of the private blocks, of which there is one at least.
+// Links up to eight of the private blocks, of which there is one at least; written out.
 RTM_INLINE void link_private(struct span *page) {
+  enum { MOST = 8 };
   unsigned w = page_private_word(page);
   uint64_t bits = page->private[w];
   uint32_t size = rtm_shape[page->kind].block_size;
   char *start = page->start + (size_t)w * 64 * size;
   void **link = link_one(&page->free, start, size, &bits);
-  if (bits) link = link_one(link, start, size, &bits);
-  if (bits) link = link_one(link, start, size, &bits);
-  if (bits) link = link_one(link, start, size, &bits);
+#pragma GCC unroll 8
+  for (unsigned i = 1; i < MOST; i++)
+    if (bits) link = link_one(link, start, size, &bits);
   *link = NULL;
   page->private[w] = bits;
   if (!page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
@@ -316,6 +317,7 @@ RTM_INLINE void *serve(struct heap *heap, size_t class, struct span *page) {
   heap->page[class] = page;
   if (SECURE_VARIANT) {
     page->used++;
+    secure_open(page);
     return page_has_linked(page) ? page_take_linked(page) : secure_refill(page, true);
   }
   void *block = page->free;

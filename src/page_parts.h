@@ -121,7 +121,9 @@ RTM_INLINE bool page_may_stay(const struct heap *heap, const struct span *page) 
 
 // ---- blocks ----
 
-RTM_INLINE bool page_has_linked(const struct span *page) { return page->free != NULL; }
+RTM_INLINE bool page_has_linked(const struct span *page) {
+  return page->free != NULL;
+}
 RTM_INLINE bool page_private_any(const struct span *page) {
   return (page->private[0] | page->private[1] | page->private[2] | page->private[3]) != 0;
 }
@@ -243,6 +245,7 @@ RTM_INLINE void page_left(struct heap *heap, struct span *page) {
 RTM_INLINE void page_replace_current(struct heap *heap, size_t class, struct span *page) {
   struct span *last = heap->page[class];
   heap->page[class] = page;
+  if (SECURE_VARIANT) secure_open(page);
   if (last != &rtm_no_page) page_left(heap, last);
 }
 
@@ -271,7 +274,6 @@ RTM_INLINE void page_begin(struct heap *heap, size_t class, struct span *page) {
   page->fresh = 1;
   page->kind = (uint8_t) class;
   page->flags = PAGE_FRESH;
-  if (SECURE_VARIANT) secure_begin(page, rtm_shape[class].block_size);
   span_set_tag(page, (uintptr_t)heap);
   heap->pages[class]++;
 }

@@ -4,10 +4,10 @@
 //   window   [base ............................................................ base + segments * 4 MiB)
 //   segment   | 4 MiB | 4 MiB | ...          spans never cross a segment, except huge blocks
 //   granule   4 KiB;  table[granule] = index of the span that starts, ends, or (pages) lies there; 0: none
-//   span      descriptor of 128 bytes (in the secure variant 256), apart from the blocks
+//   span      descriptor of 128 bytes, apart from the blocks
 //
 // All memory that blocks live in lies in one window of addresses, of which only what is needed is mapped. Two arrays
-// run beside it: the table (4 bytes a granule) and the descriptors (1024 a segment). Once mapped, neither
+// run beside it: the table (4 bytes a granule) and the descriptors (1024 of 128 bytes a segment). Once mapped, neither
 // is ever unmapped or given another type: a thread that is late with a hint may write to it at any time (remote.h).
 #ifndef RTM_SPAN_H
 #define RTM_SPAN_H
@@ -24,7 +24,7 @@ enum {
   // Granules at the end of each segment, and behind each huge block, that are never mapped for it: a guard.
   SEGMENT_GUARD = SECURE_VARIANT,
   SEGMENT_USED = SEGMENT_GRANULES - SEGMENT_GUARD,  // the others
-  SPAN_SHIFT = SECURE_VARIANT ? 8 : 7,
+  SPAN_SHIFT = 7,
   SPAN_SIZE = 1 << SPAN_SHIFT,
   REMOTE_WORDS = PAGE_BLOCKS_MAX / 64,
 };
@@ -52,14 +52,6 @@ enum {
   TAG_HUGE = 2,  // a huge block: belongs to the arena
   TAG_LAST_SPECIAL = 2,
   TAG_SLOW = 1,  // bit: this heap's, but a local free must take the slow path (full page, medium block)
-};
-
-// Two cache lines more of a page's descriptor (secure.h). The owner's alone to write.
-struct span_secure {
-  uint64_t waits[REMOTE_WORDS];  // as span->remote: freed by the owner, in its quarantine
-  uint32_t hand;                 // the word of span->private that blocks are taken from: bytes from its start
-  uint32_t size;                 // of a block, bytes
-  uint64_t none[11];
 };
 
 // The equations of a page, when no other thread is inside remote_free:
@@ -94,7 +86,15 @@ struct span {
   uint32_t used;        // page: see above; medium: 1; free span: granules [0, used) may hold contents; huge: guard_run
   uint32_t reciprocal;  // page: see class_shape; medium: 0; huge: granules that the caller may use
   uint32_t length;      // granules; runs of segments (huge or free in the arena): segments
-  uint32_t next, prev;  // span indices: queue of pages; next: stack of spans that wait to be released
+  union {
+    struct {
+      uint32_t next, prev;  // span indices: queue of pages; next: stack of spans that wait to be released
+    };
+    struct {               // current page of the secure variant:
+      uint32_t hand;       // the word of `private` that blocks are taken from: bytes from its start,
+      uint32_t hand_size;  // and their size, bytes
+    };
+  };
   union {
     uint16_t fresh;  // page: blocks [fresh, blocks) have never been handed out or linked
     uint16_t list;   // free span: its TLSF list
@@ -122,12 +122,9 @@ struct span {
     };
     struct heap *owner;  // huge, and in the first descriptor of other segments NULL: what it was allocated from
   };
-  // What the secure variant has beside: none of it in the others.
-  struct span_secure secure[SECURE_VARIANT];
 };
-_Static_assert(sizeof(struct span) == SPAN_SIZE, "a span is two cache lines, in the secure variant four");
+_Static_assert(sizeof(struct span) == SPAN_SIZE, "a span is two cache lines");
 _Static_assert(offsetof(struct span, remote) == 64, "remote frees have a line of their own");
-_Static_assert(offsetof(struct span, secure) == 128, "what the secure variant has begins a line");
 _Static_assert(PAGE_BLOCKS_MAX == 64 * REMOTE_WORDS, "a bit for each block");
 _Static_assert(SPAN_STORE < 256, "kind is a byte");
 

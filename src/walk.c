@@ -7,8 +7,7 @@ static bool walk_page(struct span *page, walk_function *visit, void *argument) {
   uint64_t free_blocks[REMOTE_WORDS];
   size_t size = rtm_shape[page->kind].block_size;
   for (unsigned w = 0; w < REMOTE_WORDS; w++)
-    free_blocks[w] = page->private[w] | atomic_load_explicit(&page->remote[w], memory_order_relaxed) |
-                     (SECURE_VARIANT ? page->secure->waits[w] : 0);
+    free_blocks[w] = page->private[w] | atomic_load_explicit(&page->remote[w], memory_order_relaxed);
   for (void *block = page->free; block; block = page_linked_after(block)) {
     size_t number = (size_t)((char *)block - page->start) / size;
     free_blocks[number / 64] |= UINT64_C(1) << (number % 64);

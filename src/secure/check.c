@@ -153,8 +153,9 @@ RTM_INLINE void free_usual(void *block, struct span *span) {
 static void free_in_page(void *block, struct span *page) {
   check_page(block, page, "invalid free");
   uint32_t features = rtm_secure.features;
-  if (features & SECURE_CANARIES) unseal_within(block, page->secure->size);
-  if (features & SECURE_ZERO) memset(block, 0, page->secure->size);
+  size_t size = rtm_shape[page->kind].block_size;
+  if (features & SECURE_CANARIES) unseal_within(block, size);
+  if (features & SECURE_ZERO) memset(block, 0, size);
   if (!(features & SECURE_QUARANTINE) || !secure_delay(page, block)) free_usual(block, page);
 }
 

@@ -3,7 +3,7 @@
 #include "secure.h"
 
 RTM_INLINE void *choose(struct span *page, uint32_t word, bool ahead) {
-  page->secure->hand = word * sizeof *page->private;
+  page->hand = word * sizeof *page->private;
   secure_choose(page, &rtm_heap->order);
   void *block = page->free;
   page->used++;

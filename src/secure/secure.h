@@ -2,8 +2,8 @@
 // `if (SECURE_VARIANT)`, or by the inline functions here, which are empty in the other variants.
 //
 // In the secure variant no free block of a page has a link in it: a bit of span->private says that it is free, or
-// span->free that it is the next to be handed out, a bit of span->remote that another thread has freed it, or one of
-// span->waits that it is in the quarantine.
+// span->free that it is the next to be handed out, or a bit of span->remote that another thread has freed it or that it
+// waits in the quarantine.
 #ifndef RTM_SECURE_H
 #define RTM_SECURE_H
 
@@ -92,10 +92,9 @@ RTM_INLINE bool secure_may_resize(void) { return !(rtm_secure.features & (SECURE
 // ---- pages ----
 
 RTM_INLINE bool secure_is_free(struct span *page, const void *block, uint32_t number) {
-  // In this order: what the owner collects is in `private` before it leaves `remote` or `waits`, and what it chooses is
-  // in `free` before it leaves `private`.
+  // In this order: what the owner collects is in `private` before it leaves `remote`, and what it chooses is in `free`
+  // before it leaves `private`.
   uint64_t bits = atomic_load_explicit(&page->remote[number / 64], memory_order_seq_cst);
-  bits |= __atomic_load_n(&page->secure->waits[number / 64], __ATOMIC_SEQ_CST);
   bits |= __atomic_load_n(&page->private[number / 64], __ATOMIC_SEQ_CST);
   return bits >> (number % 64) & 1 || __atomic_load_n(&page->free, __ATOMIC_RELAXED) == block;
 }
@@ -134,14 +133,20 @@ RTM_INLINE void secure_put(struct span *page, void *block) {
 enum { SECURE_PLACE_SHIFT = 58 };
 _Static_assert(64 >> (64 - SECURE_PLACE_SHIFT) == 1, "a place for each bit of a word");
 
+// The page becomes its class's current one.
+RTM_INLINE void secure_open(struct span *page) {
+  page->hand = 0;
+  page->hand_size = rtm_shape[page->kind].block_size;
+}
+
 // `order`: its heap's.
 RTM_INLINE void secure_choose(struct span *page, uint64_t *order) {
-  uint32_t hand = page->secure->hand;
+  uint32_t hand = page->hand;
   uint64_t *word = (uint64_t *)((char *)page->private + hand), bits = *word, random = *order;
   *order = random * rtm_secure.key[3];
   unsigned from = (unsigned)(random >> SECURE_PLACE_SHIFT);
   unsigned place = from + (unsigned)bits_lowest_if_any(bits_rotate_right(bits, from));
-  char *block = page->start + (hand * 8 + place % 64) * page->secure->size;
+  char *block = page->start + (hand * 8 + place % 64) * page->hand_size;
   RTM_KEEP(block);  // no jump: whether the hand has another block is hard to foresee
   RTM_WRITE_RELAXED(page->free, bits ? block : NULL);
   // Release: whoever sees that the bit is clear sees why (secure_is_free).
@@ -168,18 +173,11 @@ void *secure_extend(struct span *page, bool ahead);
 void secure_found_twice(const struct span *page);
 RTM_INLINE uint64_t secure_collect(struct span *page, unsigned w) {
   uint64_t bits = atomic_load_explicit(&page->remote[w], memory_order_seq_cst), free = page->private[w];
-  free |= page->secure->waits[w];
   if (page->free && secure_place(page, page->free) / 64 == w) free = bits_set(free, secure_place(page, page->free));
   if (RTM_UNLIKELY(free & bits)) secure_found_twice(page);
   __atomic_store_n(&page->private[w], page -> private[w] | bits, __ATOMIC_SEQ_CST);
   atomic_fetch_and_explicit(&page->remote[w], ~bits, memory_order_seq_cst);
   return bits;
-}
-
-// A page of `size` bytes a block begins.
-RTM_INLINE void secure_begin(struct span *page, uint32_t size) {
-  page->secure->hand = 0;
-  page->secure->size = size;
 }
 
 // ---- stores (store.h): every free block is a bit of level 0, or of the word that its owner took ----

@@ -373,10 +373,8 @@ static void kill_in_remote_free(size_t size) {
         dprintf(2, "free of another thread's %zu bytes: %u threads killed, %u blocks lost, %u addresses\n", size, killed,
                 lost, fresh);
     CHECK(killed >= 20);
-    // What is not lost is used again, else there were BLOCKS more for each that was killed; after a wait of 256 blocks
-    // where reuse is delayed.
-    const char *secure = getenv("RTMALLOC_SECURE");
-    unsigned most = lost + 4 * BLOCKS + (secure && !strcmp(secure, "all") ? 256 : 0);
+    // What is not lost is used again, else there were BLOCKS more for each that was killed.
+    unsigned most = lost + 4 * BLOCKS;
     CHECK(fresh <= most, "%u addresses for %d blocks at a time and %u lost", fresh, BLOCKS, lost);
 }
 
