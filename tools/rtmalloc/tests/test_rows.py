@@ -24,6 +24,11 @@ def test_the_packages_own_list_is_valid_and_each_reason_is_given():
         assert all(len(named.reason) > 10 for named in row.named.values()), row.key
 
 
+def test_what_leaves_the_quarantine_counts_where_blocks_lie_in_pages():
+    without = {row.mode for row in read_paths().rows if "release_local" in row.named}
+    assert without == {"pag"}
+
+
 def test_groups_and_the_rows_own_functions_come_together():
     groups = '[group.g]\nkind = "linear"\n[group.g.functions]\nmemset = "linear"\n'
     (row,) = read(groups + ROW + 'use = ["g"]\nexit.slow = "never"\n').rows
