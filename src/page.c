@@ -55,7 +55,8 @@ void page_release_waiting(struct heap *heap) {
   if (heap->waiting) release_waiting(heap);
 }
 
-// Operations: what is done now and then, or left out now and then, is so in one of them.
+// Operations: what is done now and then, or left out now and then, is so in one of them. (The secure variant has a hand
+// of up to 64 blocks between two of them, the others a list of eight: so it does more in each.)
 enum { ROUND = SECURE_VARIANT ? 4 : 8 };
 
 // Classes are visited in turn: a page of several granules that is current and empty serves another class better. That
@@ -136,7 +137,7 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
 
 // Blocks are linked at most eight at a time, a constant number (RT-Mimalloc, section VI.C), and as many as fit in a
 // page of the system, so that little memory is touched before it is asked for.
-enum { BATCH = 8, AT_HAND = SECURE_VARIANT ? 64 : BATCH };
+enum { BATCH = 8, AT_HAND = SECURE_VARIANT ? 64 : BATCH };  // AT_HAND: handed out until the next operation, at most
 RTM_INLINE unsigned batch_of(unsigned class) {
   uint32_t size = rtm_shape[class].block_size;
   return GRANULE_SIZE / BATCH >= size ? BATCH : GRANULE_SIZE / size + 1;
