@@ -18,6 +18,12 @@ _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec"))) =
 _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));
 
+// A thread that was started by one of its own routine, and has not allocated yet (see choose).
+static _Thread_local struct {
+  struct heap *own;     // that was ready for the thread; NULL: the thread need not choose
+  struct heap *before;  // of the thread that started it
+} choice __attribute__((tls_model("initial-exec")));
+
 static struct {
   struct os_lock lock;
   struct heap *orphans;
@@ -66,13 +72,15 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   return heap;
 }
 
-// The first orphan that nobody holds at the moment. One step, unless threads are freeing into orphans right now.
-// While a profile is recorded, the first of its own routine, as a profile's heaps belong to routines.
-static struct heap *adopt(uintptr_t routine) {
+// The first orphan that nobody holds at the moment, or `only` that one. One step, unless threads are freeing into
+// orphans right now. While a profile is recorded, the first of its own routine, as a profile's heaps belong to
+// routines.
+static struct heap *adopt(uintptr_t routine, const struct heap *only) {
   os_lock_acquire(&heaps.lock);
   struct heap **link = &heaps.orphans, *heap;
   for (; (heap = *link); link = &heap->next_orphan) {
     if (RTM_UNLIKELY(heap->record != NULL) && heap->routine != routine) continue;
+    if (RTM_UNLIKELY(only != NULL) && heap != only) continue;
     uint32_t orphan = HEAP_ORPHAN;
     // Acquire: pairs with the release in heap_leave and heap_unclaim.
     if (__atomic_compare_exchange_n(&heap->state, &orphan, heap_owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
@@ -115,6 +123,7 @@ void heap_orphan(struct heap *heap) {
 }
 
 void heap_leave(struct heap *heap) {
+  choice.own = NULL;
   if (RTM_UNLIKELY(heap->stores != NULL)) {
     struct heap *general = heap->stores->general;
     heap->stores->general = NULL;
@@ -141,7 +150,7 @@ static struct heap *make_general(uintptr_t routine) {
 }
 
 static struct heap *general_of(uintptr_t routine) {
-  struct heap *heap = adopt(routine);
+  struct heap *heap = adopt(routine, NULL);
   if (!heap) heap = make_general(routine);
   if (heap) mode_adapt(heap);
   return heap;
@@ -162,11 +171,34 @@ static void use(struct heap *heap) {
 static void begin(struct heap *heap) {
   use(heap);
   if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(true);
-  process_watch_thread();
+  process_watch_thread(heap);
+}
+
+// ---- a thread that was started by one of its own routine ----
+//
+// A server's thread may start its successor, hand it all that it has, and end. When the successor is started, its
+// predecessor still has its heap; when it first allocates, that may wait for it, with the blocks that it will free.
+
+static bool take_over(struct heap *heap) {
+  return heap->stores ? mode_take_this_heap(heap) : adopt(heap->routine, heap) != NULL;
+}
+
+// The thread's first allocation.
+static RTM_NOINLINE struct heap *choose(void) {
+  struct heap *own = choice.own, *before = choice.before;
+  choice.own = NULL;
+  if (take_over(before)) {
+    heap_not_begun(own);
+    own = before;
+  }
+  use(own);
+  process_watch_thread(own);
+  return own;
 }
 
 struct heap *heap_of_thread(void) {
   if (rtm_heap != &rtm_no_heap) return rtm_heap;
+  if (choice.own) return choose();
   if (!process_init()) return NULL;
   if (rtm_heap != &rtm_no_heap) return rtm_heap;  // made while the process started
   struct heap *heap = mode_take_heap(rtm_thread_routine);
@@ -181,12 +213,23 @@ struct heap *heap_ready(uintptr_t routine) {
   return RTM_UNLIKELY(!heap) && rtm_options.record[0] ? general_of(routine) : heap;
 }
 
-void heap_begin(struct heap *heap, uintptr_t routine) {
+struct heap *heap_before(uintptr_t routine) {
+  struct heap *heap = rtm_heap;
+  return heap->routine == routine && (heap->stores || heap->record) ? heap : NULL;
+}
+
+void heap_begin(struct heap *heap, struct heap *before, uintptr_t routine) {
   rtm_thread_routine = routine;
-  if (heap)
-    begin(heap);
-  else
+  if (!heap) {
     heap_of_thread();
+  } else if (before) {
+    choice.own = heap;
+    choice.before = before;
+    if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(true);
+    process_watch_thread(heap);
+  } else {
+    begin(heap);
+  }
 }
 
 void heap_not_begun(struct heap *heap) {
@@ -201,7 +244,7 @@ void heap_change(void) {
   if (!prepared) return;
   prepared->stores->general = own;
   use(prepared);
-  process_watch_thread();
+  process_watch_thread(prepared);
 }
 
 void heap_collect(struct heap *heap) {

@@ -95,8 +95,11 @@ struct heap *heap_general(void);
 // it. Chosen by the starting thread, as the order in which threads are started is the same in another run more often
 // than the order in which they run. NULL: it finds one itself.
 struct heap *heap_ready(uintptr_t routine);
-// The calling thread's first step, with what heap_ready gave.
-void heap_begin(struct heap *heap, uintptr_t routine);
+// The calling thread's heap, if a thread of this routine that it starts may take that over: where it has been left by
+// the time of the new thread's first allocation. Else NULL.
+struct heap *heap_before(uintptr_t routine);
+// The calling thread's first step, with what heap_ready and heap_before gave to the thread that started it.
+void heap_begin(struct heap *heap, struct heap *before, uintptr_t routine);
 // The thread could not be started.
 void heap_not_begun(struct heap *heap);
 // The state of a heap that a thread has.

@@ -331,6 +331,8 @@ struct heap *mode_take_heap(uintptr_t routine) {
   return heap;
 }
 
+bool mode_take_this_heap(struct heap *heap) { return prepared_take_this(heap->stores); }
+
 void mode_leave_heap(struct heap *heap) { prepared_leave(heap->stores); }
 
 void mode_adapt(struct heap *heap) {

@@ -48,9 +48,9 @@ static void thread_exits(void *heap) {
   heap_leave(heap);
 }
 
-void process_watch_thread(void) {
+void process_watch_thread(struct heap *heap) {
   // Not during the start: pthread_setspecific needs the key, and may itself allocate.
-  if (atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL) pthread_setspecific(thread_key, rtm_heap);
+  if (atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL) pthread_setspecific(thread_key, heap);
 }
 
 // ---- start ----
@@ -80,7 +80,7 @@ static RTM_NOINLINE bool process_start(void) {
       mode_start();
       starting = false;
       atomic_store_explicit(&started, STARTED_ALL, memory_order_release);
-      if (rtm_heap != &rtm_no_heap) process_watch_thread();
+      if (rtm_heap != &rtm_no_heap) process_watch_thread(rtm_heap);
     }
   }
   os_lock_release(&start_lock);

@@ -77,6 +77,8 @@ const char *os_replace_file(const char *path, const char *beside, const char *by
 bool os_program_path(char *path, size_t size) {
   int saved = errno;
   ssize_t length = readlink("/proc/self/exe", path, size - 1);
+  // Where the main thread has ended (pthread_exit), only the others know it.
+  if (length <= 0) length = readlink("/proc/thread-self/exe", path, size - 1);
   errno = saved;
   if (length <= 0) return false;
   path[length] = 0;

@@ -73,6 +73,33 @@ def test_threads_of_a_module_that_is_opened_later_find_their_heaps(mode: str, tm
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
 
 
+def blocks_of_heaps(profile: Path) -> list[tuple[str, int, int]]:
+    """Of each heap: its routine's module, its number, and the sum of its blocks. (docs/profile-format.md)"""
+    data = profile.read_bytes()
+    header, records, record, bins = (struct.unpack_from("<I", data, at)[0] for at in (12, 24, 28, 32))
+    found = []
+    for at in range(header, header + records * record, record):
+        module = data[at : at + 56].rstrip(b"\0").decode()
+        blocks = struct.unpack_from(f"<{bins}I", data, at + 72)
+        found.append((module, struct.unpack_from("<I", data, at + 64)[0], sum(blocks)))
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_thread_takes_over_the_heap_of_the_one_that_started_it(mode: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "chain.rtp", tmp_path / "report.json"
+    for _ in range(3):
+        assert run("chain", record=str(profile)).returncode == 0
+    of_chain = sorted((number, blocks) for module, number, blocks in blocks_of_heaps(profile) if module == "chain")
+    assert [number for number, _ in of_chain] == [0, 1]
+    # The heap that is ready for each successor is not used: the one with the blocks waits by then.
+    assert of_chain[0][1] > 2000 and of_chain[1][1] == 0
+    result = run("chain", profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
+    assert result.returncode == 0, result.stderr
+    told = json.loads(report.read_text())
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"

@@ -22,6 +22,7 @@ OPERATIONS = (
     "aligned_alloc",
     "thread create",
     "thread start",
+    "thread takeover",
     "thread exit",
 )
 KINDS = ("page", "span", "huge", "any")
