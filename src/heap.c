@@ -18,11 +18,8 @@ _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec"))) =
 _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));
 
-// A thread that was started by one of its own routine, and has not allocated yet (see choose).
-static _Thread_local struct {
-  struct heap *own;     // that was ready for the thread; NULL: the thread need not choose
-  struct heap *before;  // of the thread that started it
-} choice __attribute__((tls_model("initial-exec")));
+// The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose).
+static _Thread_local struct heap *undecided __attribute__((tls_model("initial-exec")));
 
 static struct {
   struct os_lock lock;
@@ -72,15 +69,13 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   return heap;
 }
 
-// The first orphan that nobody holds at the moment, or `only` that one. One step, unless threads are freeing into
-// orphans right now. While a profile is recorded, the first of its own routine, as a profile's heaps belong to
-// routines.
-static struct heap *adopt(uintptr_t routine, const struct heap *only) {
+// The first orphan that nobody holds at the moment. One step, unless threads are freeing into orphans right now.
+// While a profile is recorded, the first of its own routine, as a profile's heaps belong to routines.
+static struct heap *adopt(uintptr_t routine) {
   os_lock_acquire(&heaps.lock);
   struct heap **link = &heaps.orphans, *heap;
   for (; (heap = *link); link = &heap->next_orphan) {
     if (RTM_UNLIKELY(heap->record != NULL) && heap->routine != routine) continue;
-    if (RTM_UNLIKELY(only != NULL) && heap != only) continue;
     uint32_t orphan = HEAP_ORPHAN;
     // Acquire: pairs with the release in heap_leave and heap_unclaim.
     if (__atomic_compare_exchange_n(&heap->state, &orphan, heap_owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
@@ -122,18 +117,6 @@ void heap_orphan(struct heap *heap) {
   __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST);
 }
 
-void heap_leave(struct heap *heap) {
-  choice.own = NULL;
-  if (RTM_UNLIKELY(heap->stores != NULL)) {
-    struct heap *general = heap->stores->general;
-    heap->stores->general = NULL;
-    mode_leave_heap(heap);
-    if (!general) return;
-    heap = general;
-  }
-  leave_general(heap);
-}
-
 bool heap_claim(struct heap *heap) {
   uint32_t orphan = HEAP_ORPHAN;
   return __atomic_compare_exchange_n(&heap->state, &orphan, HEAP_CLAIMED, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
@@ -150,7 +133,7 @@ static struct heap *make_general(uintptr_t routine) {
 }
 
 static struct heap *general_of(uintptr_t routine) {
-  struct heap *heap = adopt(routine, NULL);
+  struct heap *heap = adopt(routine);
   if (!heap) heap = make_general(routine);
   if (heap) mode_adapt(heap);
   return heap;
@@ -176,29 +159,69 @@ static void begin(struct heap *heap) {
 
 // ---- a thread that was started by one of its own routine ----
 //
-// A server's thread may start its successor, hand it all that it has, and end. When the successor is started, its
-// predecessor still has its heap; when it first allocates, that may wait for it, with the blocks that it will free.
+// A server's thread may start its successor, hand it all that it has, and end. Then it offers its heap, with the blocks
+// that the successor will free; who has not allocated yet takes it, and leaves the heap that was ready for it.
+//
+//     heir->offer   NULL: its thread has chosen   &rtm_no_heap: it has not   else: the heap that it is offered
 
-static bool take_over(struct heap *heap) {
-  return heap->stores ? mode_take_this_heap(heap) : adopt(heap->routine, heap) != NULL;
+static void expect_offer(struct heap *heap, struct heap *heir) {
+  atomic_store_explicit(&heir->offer, &rtm_no_heap, memory_order_relaxed);
+  heap->heir = heir;
+}
+
+static bool offer(struct heap *heap) {
+  struct heap *heir = heap->heir, *undecided_yet = &rtm_no_heap;
+  if (!heir) return false;
+  heap->heir = NULL;
+  // Release: what this thread did with its heap comes before what the next does.
+  return atomic_compare_exchange_strong_explicit(&heir->offer, &undecided_yet, heap, memory_order_acq_rel,
+                                                 memory_order_relaxed);
+}
+
+// NULL: nothing was offered, and nothing will be.
+static struct heap *offered(struct heap *heir) {
+  struct heap *heap = atomic_exchange_explicit(&heir->offer, NULL, memory_order_acq_rel);
+  return heap == &rtm_no_heap ? NULL : heap;
 }
 
 // The thread's first allocation.
 static RTM_NOINLINE struct heap *choose(void) {
-  struct heap *own = choice.own, *before = choice.before;
-  choice.own = NULL;
-  if (take_over(before)) {
-    heap_not_begun(own);
-    own = before;
+  struct heap *heap = undecided, *before = offered(heap);
+  undecided = NULL;
+  if (before) {
+    heap_not_begun(heap);
+    heap = before;
   }
-  use(own);
-  process_watch_thread(own);
-  return own;
+  use(heap);
+  process_watch_thread(heap);
+  return heap;
+}
+
+static void leave(struct heap *heap) {
+  if (RTM_UNLIKELY(heap->stores != NULL)) {
+    struct heap *general = heap->stores->general;
+    heap->stores->general = NULL;
+    if (!offer(heap)) mode_leave_heap(heap);
+    if (general) leave_general(general);
+  } else if (RTM_UNLIKELY(heap->heir != NULL) && offer(heap)) {
+    record_thread(false);
+  } else {
+    leave_general(heap);
+  }
+}
+
+void heap_leave(struct heap *heap) {
+  if (RTM_UNLIKELY(undecided != NULL)) {
+    struct heap *before = offered(undecided);
+    undecided = NULL;
+    if (before) leave(before);
+  }
+  leave(heap);
 }
 
 struct heap *heap_of_thread(void) {
   if (rtm_heap != &rtm_no_heap) return rtm_heap;
-  if (choice.own) return choose();
+  if (undecided) return choose();
   if (!process_init()) return NULL;
   if (rtm_heap != &rtm_no_heap) return rtm_heap;  // made while the process started
   struct heap *heap = mode_take_heap(rtm_thread_routine);
@@ -208,23 +231,20 @@ struct heap *heap_of_thread(void) {
   return heap;
 }
 
-struct heap *heap_ready(uintptr_t routine) {
-  struct heap *heap = mode_offer_heap(routine);
-  return RTM_UNLIKELY(!heap) && rtm_options.record[0] ? general_of(routine) : heap;
+struct heap *heap_ready(uintptr_t routine, bool *may_wait) {
+  struct heap *heap = mode_offer_heap(routine), *own = rtm_heap;
+  if (RTM_UNLIKELY(!heap) && rtm_options.record[0]) heap = general_of(routine);
+  *may_wait = heap && own->routine == routine && (own->stores || own->record);
+  if (*may_wait) expect_offer(own, heap);
+  return heap;
 }
 
-struct heap *heap_before(uintptr_t routine) {
-  struct heap *heap = rtm_heap;
-  return heap->routine == routine && (heap->stores || heap->record) ? heap : NULL;
-}
-
-void heap_begin(struct heap *heap, struct heap *before, uintptr_t routine) {
+void heap_begin(struct heap *heap, bool may_wait, uintptr_t routine) {
   rtm_thread_routine = routine;
   if (!heap) {
     heap_of_thread();
-  } else if (before) {
-    choice.own = heap;
-    choice.before = before;
+  } else if (may_wait) {
+    undecided = heap;
     if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(true);
     process_watch_thread(heap);
   } else {
@@ -233,6 +253,7 @@ void heap_begin(struct heap *heap, struct heap *before, uintptr_t routine) {
 }
 
 void heap_not_begun(struct heap *heap) {
+  atomic_store_explicit(&heap->offer, NULL, memory_order_relaxed);
   if (heap->stores)
     mode_leave_heap(heap);
   else

@@ -61,6 +61,8 @@ struct heap {
   _Alignas(64) uint32_t state;  // enum heap_state; read by every remote free, so accessed by atomics
   struct heap *next;            // all heaps
   struct heap *next_orphan;
+  struct heap *heir;           // ready for the thread of its own routine that its thread started last; or NULL
+  struct heap *_Atomic offer;  // to whom this one is ready for (heap.c)
   // Set: the state is HEAP_COUNTED, and every operation comes by alloc.c's slow paths, which count in `limits`.
   bool limited;
   bool is_object;  // made by rtm_heap_new: no thread's own (heap_object.c)
@@ -94,12 +96,11 @@ struct heap *heap_general(void);
 // For a thread that is about to be started: its prepared heap, or while a profile is recorded the one that counts for
 // it. Chosen by the starting thread, as the order in which threads are started is the same in another run more often
 // than the order in which they run. NULL: it finds one itself.
-struct heap *heap_ready(uintptr_t routine);
-// The calling thread's heap, if a thread of this routine that it starts may take that over: where it has been left by
-// the time of the new thread's first allocation. Else NULL.
-struct heap *heap_before(uintptr_t routine);
-// The calling thread's first step, with what heap_ready and heap_before gave to the thread that started it.
-void heap_begin(struct heap *heap, struct heap *before, uintptr_t routine);
+// `*may_wait`: the calling thread is of this routine, too. If it ends before the new one allocates, that takes its heap
+// over.
+struct heap *heap_ready(uintptr_t routine, bool *may_wait);
+// The calling thread's first step, with what heap_ready gave to the thread that started it.
+void heap_begin(struct heap *heap, bool may_wait, uintptr_t routine);
 // The thread could not be started.
 void heap_not_begun(struct heap *heap);
 // The state of a heap that a thread has.

@@ -13,6 +13,7 @@
 #include "options.h"
 #include "os/module.h"
 #include "os/pin.h"
+#include "plan.h"
 #include "prepared.h"
 #include "profile.h"
 #include "record.h"
@@ -169,68 +170,47 @@ static bool find_routine(const struct profile_record *thread, uintptr_t *routine
   return *routine || !thread->module[0];
 }
 
-// What a store is made of: so many blocks of the bin, and a few more, as a free may be on its way for a while.
-enum { BLOCKS_MORE = 2 };
-static uint64_t blocks_of(const struct profile_record *thread, unsigned bin) {
-  uint64_t blocks = thread->blocks[bin];
-  return blocks && bin <= CLASSES ? blocks + BLOCKS_MORE : blocks;
-}
-
-// Mode `seg`: granules of what the recorded thread had in pages and spans at one time, and a quarter, EXTENT_MORE and
-// its longest span more for what another order of requests may cost.
-enum { EXTENT_MORE = 64 };
-static uint64_t extent_granules(const struct profile_record *thread) {
-  uint64_t granules = thread->granules, spans = thread->span_granules;
-  if (!granules) return 0;
-  // What a segment's end is too short for: less than the largest span of each. Spans above EXTENT_SPAN_MAX have stores.
-  uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
-  uint64_t apart = granules + spans * EXTENT_GRANULES / (EXTENT_GRANULES + 1 - largest) - spans;
-  uint64_t more = granules + granules / 4;
-  return (apart > more ? apart : more) + EXTENT_MORE + largest;
-}
-
-static bool has_store(unsigned bin, enum mode mode) { return mode == MODE_PAG || bin_size(bin) > EXTENT_MAX; }
-
-static size_t store_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks * bin_size(bin), GRANULE_SIZE); }
-
 static bool pinned(const void *address, size_t bytes, bool *permitted) {
   state.held += bytes;
   if (!os_pin(address, bytes)) *permitted = false;
   return true;
 }
 
-// NULL, or why the profile's heaps cannot be made here.
+static const char too_large[] = "it needs more memory than the machine has";
+
+// NULL, or why the heap that is planned cannot be made here; `*sum`: bytes of all.
+static const char *check_size(const struct plan *plan, size_t machine, size_t *sum) {
+  for (unsigned bin = 1; bin < BINS; bin++) {
+    uint64_t blocks = plan->blocks[bin];
+    if (blocks > STORE_BLOCKS_MAX) return "it has more blocks of one size than a store can hold";
+    if (blocks && bin_size(bin) > machine / blocks) return too_large;
+    *sum += plan_bytes(blocks, bin);
+    if (*sum > machine) return too_large;
+  }
+  if (plan->granules > EXTENT_MOST) return "one of its threads needs more than 16 GiB: mode pag has no such limit";
+  *sum += plan->granules << GRANULE_SHIFT;
+  return *sum > machine ? too_large : NULL;
+}
+
 static const char *check_sizes(const struct profile *profile, enum mode mode) {
   size_t sum = 0, machine = os_machine_memory();
   for (uint32_t at = 0; at < profile->header->records; at++) {
-    const struct profile_record *thread = &profile->record[at];
-    if (thread->flags & PROFILE_PROCESS) continue;
-    for (unsigned bin = 1; bin < BINS; bin++) {
-      uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
-      if (blocks > STORE_BLOCKS_MAX) return "it has more blocks of one size than a store can hold";
-      if (blocks && bin_size(bin) > machine / blocks) return "it needs more memory than the machine has";
-      sum += store_bytes(blocks, bin);
-      if (sum > machine) return "it needs more memory than the machine has";
-    }
-    if (mode == MODE_SEG) {
-      if (extent_granules(thread) > EXTENT_MOST)
-        return "one of its threads needs more than 16 GiB: mode pag has no such limit";
-      sum += extent_granules(thread) << GRANULE_SHIFT;
-    }
-    if (sum > machine) return "it needs more memory than the machine has";
+    if (profile->record[at].flags & PROFILE_PROCESS) continue;
+    struct plan plan;
+    plan_make(&profile->record[at], mode, &plan);
+    const char *wrong = check_size(&plan, machine, &sum);
+    if (wrong) return wrong;
   }
   return NULL;
 }
 
 // The stores of one heap, side by side in a run of segments, and their trees.
-static const char *make_stores(struct heap *heap, const struct profile_record *thread, enum mode mode,
-                               bool *permitted) {
+static const char *make_stores(struct heap *heap, const struct plan *plan, enum mode mode, bool *permitted) {
   size_t bytes = 0, words = 0;
   for (unsigned bin = 1; bin < BINS; bin++) {
-    uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
-    if (!blocks) continue;
-    bytes += store_bytes(blocks, bin);
-    words += bits_round_up(store_words(blocks), 64);
+    if (!plan->blocks[bin]) continue;
+    bytes += plan_bytes(plan->blocks[bin], bin);
+    words += bits_round_up(store_words(plan->blocks[bin]), 64);
   }
   if (!bytes) return NULL;
   bool zero;
@@ -249,17 +229,19 @@ static const char *make_stores(struct heap *heap, const struct profile_record *t
   pinned(&rtm_window_table[span_granule(run)], (bytes >> GRANULE_SHIFT) * sizeof *rtm_window_table, permitted);
   pinned(span_at(slot), SPAN_SIZE * (size_t)BINS, permitted);
   for (unsigned bin = 1; bin < BINS; bin++) {
-    uint64_t blocks = has_store(bin, mode) ? blocks_of(thread, bin) : 0;
+    uint64_t blocks = plan->blocks[bin];
     if (!blocks) continue;
     struct span *store = span_at(slot++);
-    state.reserve += (blocks - thread->blocks[bin]) * bin_size(bin);
     store_make(mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin), (uint32_t)blocks, tree);
-    start += store_bytes(blocks, bin);
+    start += plan_bytes(blocks, bin);
     tree += bits_round_up(store_words(blocks), 64) / sizeof *tree;
-    if (bin <= CLASSES)
-      heap->page[bin] = store;
-    else
-      heap->stores->large[bin - CLASSES - 1] = store;
+    for (unsigned other = 1; other <= bin; other++) {
+      if (plan->store[other] != bin) continue;
+      if (bin <= CLASSES)
+        heap->page[bin] = store;
+      else
+        heap->stores->large[other - CLASSES - 1] = store;
+    }
   }
   return NULL;
 }
@@ -281,6 +263,14 @@ static bool make_extent(struct heap *heap, uint64_t granules, bool *permitted) {
   return true;
 }
 
+// Bytes that are planned beyond what the recorded thread had in pages and spans.
+static size_t reserve_of(const struct profile_record *thread, const struct plan *plan) {
+  size_t bytes = plan->granules ? (plan->granules - thread->granules) << GRANULE_SHIFT : 0;
+  for (unsigned bin = 1; bin <= CLASSES; bin++)
+    if (plan->blocks[bin]) bytes += (plan->blocks[bin] - thread->blocks[bin]) * bin_size(bin);
+  return bytes;
+}
+
 static const char *prepare(const struct profile_record *thread, enum mode mode, bool *permitted) {
   uintptr_t routine;
   if (!find_routine(thread, &routine)) return no_memory;
@@ -300,13 +290,12 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   heap->unusual = true;
   heap->store_from = (mode == MODE_SEG ? EXTENT_MAX : BLOCK_MAX) + 1;
   heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
-  const char *wrong = make_stores(heap, thread, mode, permitted);
+  struct plan plan;
+  plan_make(thread, mode, &plan);
+  const char *wrong = make_stores(heap, &plan, mode, permitted);
   if (wrong) return wrong;
-  if (mode == MODE_SEG) {
-    uint64_t granules = extent_granules(thread);
-    if (!make_extent(heap, granules, permitted)) return no_memory;
-    state.reserve += (granules - thread->granules) << GRANULE_SHIFT;
-  }
+  if (mode == MODE_SEG && !make_extent(heap, plan.granules, permitted)) return no_memory;
+  state.reserve += reserve_of(thread, &plan);
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
   // By number: prepared_take finds the lowest first, as the recording does.
@@ -330,8 +319,6 @@ struct heap *mode_take_heap(uintptr_t routine) {
   if (RTM_UNLIKELY(!heap) && has_prepared()) missed(RTM_MISS_THREAD, 0);
   return heap;
 }
-
-bool mode_take_this_heap(struct heap *heap) { return prepared_take_this(heap->stores); }
 
 void mode_leave_heap(struct heap *heap) { prepared_leave(heap->stores); }
 

@@ -85,17 +85,6 @@ struct heap *prepared_take(uintptr_t routine) {
   return taken ? taken->heap : NULL;
 }
 
-bool prepared_take_this(struct stores *stores) {
-  const struct group *group = stores->group;
-  _Atomic uint64_t *zero = group->waiting[0], *one = group->waiting[1], *two = group->waiting[2];
-  uint64_t number = stores->number, at_one = number / 64, at_two = number / 4096;
-  if (!store_has_bit(zero, number) || !store_drop_bit(zero, number)) return false;
-  if (atomic_load_explicit(&zero[at_one], memory_order_seq_cst)) return true;
-  store_settle(one, at_one, &zero[at_one]);
-  if (!atomic_load_explicit(&one[at_two], memory_order_seq_cst)) store_settle(two, at_two, &one[at_two]);
-  return true;
-}
-
 void prepared_leave(struct stores *stores) {
   const struct group *group = stores->group;
   uint64_t number = stores->number;

@@ -19,8 +19,6 @@
 const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted);
 // The heap that has been waiting with the lowest number, as far as other threads leave it; NULL: none waits. O(1).
 struct heap *prepared_take(uintptr_t routine);
-// This heap, if it waits. O(1), wait-free.
-bool prepared_take_this(struct stores *stores);
 // Its thread has exited. O(1), wait-free.
 void prepared_leave(struct stores *stores);
 

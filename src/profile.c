@@ -132,6 +132,10 @@ static void most(uint32_t *mine, uint32_t other) {
   if (other > *mine) *mine = other;
 }
 
+static void least(uint32_t *mine, uint32_t other) {
+  if (other < *mine) *mine = other;
+}
+
 static void merge_record(struct profile_record *mine, const struct profile_record *other) {
   for (unsigned bin = 0; bin < BINS; bin++) most(&mine->blocks[bin], other->blocks[bin]);
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) most(&mine->pages[kind], other->pages[kind]);
@@ -140,6 +144,7 @@ static void merge_record(struct profile_record *mine, const struct profile_recor
   most(&mine->span_largest, other->span_largest);
   most(&mine->threads_peak, other->threads_peak);
   most(&mine->page_granules, other->page_granules);
+  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) most(&mine->large_from[i], other->large_from[i]);
 }
 
 static struct profile_record *find(const struct profile *profile, const struct profile_record *thread) {
@@ -155,12 +160,18 @@ bool profile_merge(struct profile *profile, const struct profile *other) {
   if (!profile_make(&merged, had + more)) return false;
   memcpy(merged.record, profile->record, had * sizeof(struct profile_record));
   merged.header->records = had;
+  for (uint32_t at = 0; at < had; at++)
+    if (!find(other, &merged.record[at])) merged.record[at].least = 0;
   for (uint32_t at = 0; at < other->header->records; at++) {
     struct profile_record *mine = find(&merged, &other->record[at]);
-    if (mine)
+    if (mine) {
       merge_record(mine, &other->record[at]);
-    else
-      memcpy(&merged.record[merged.header->records++], &other->record[at], sizeof(struct profile_record));
+      least(&mine->least, other->record[at].least);
+    } else {
+      mine = &merged.record[merged.header->records++];
+      memcpy(mine, &other->record[at], sizeof *mine);
+      mine->least = 0;
+    }
   }
   merged.header->runs = profile->header->runs + other->header->runs;
   profile_drop(profile);
@@ -169,28 +180,37 @@ bool profile_merge(struct profile *profile, const struct profile *other) {
 }
 
 static uint64_t weight(const struct profile_record *record) {
-  uint64_t bytes = PROFILE_LITTLE;
+  uint64_t bytes = 0;
   for (unsigned bin = 0; bin < BINS; bin++) bytes += record->blocks[bin] * (uint64_t)bin_size(bin);
   return bytes;
 }
 
+uint32_t profile_weight(const struct profile_record *record) {
+  uint64_t granules = (weight(record) >> GRANULE_SHIFT) + 1;
+  return granules < UINT32_MAX ? (uint32_t)granules : UINT32_MAX;
+}
+
+struct own {
+  uint64_t weight;
+  struct profile_record record;
+};
+
+static bool is_alike(const struct profile *profile, const struct own *mine, const struct own *its) {
+  if (!same_routine(&mine->record, &its->record)) return false;
+  bool told_apart = profile->header->runs >= PROFILE_TELLS && profile_weight(&mine->record) < its->record.least;
+  return !told_apart && (its->weight + PROFILE_LITTLE) / PROFILE_ALIKE <= mine->weight + PROFILE_LITTLE;
+}
+
 bool profile_level(struct profile *profile) {
   uint32_t records = profile->header->records;
-  struct own {
-    uint64_t weight;
-    struct profile_record record;
-  };
   if (!records) return true;
   size_t mapped = bits_round_up(records * sizeof(struct own), GRANULE_SIZE);
   struct own *own = os_map(mapped);
   if (!own) return false;
   for (uint32_t at = 0; at < records; at++) own[at] = (struct own){weight(&profile->record[at]), profile->record[at]};
   for (uint32_t at = 0; at < records; at++)
-    for (uint32_t other = 0; other < records; other++) {
-      const struct own *mine = &own[at], *its = &own[other];
-      if (its->weight / PROFILE_ALIKE <= mine->weight && same_routine(&mine->record, &its->record))
-        merge_record(&profile->record[at], &its->record);
-    }
+    for (uint32_t other = 0; other < records; other++)
+      if (is_alike(profile, &own[at], &own[other])) merge_record(&profile->record[at], &own[other].record);
   os_unmap((uintptr_t)own, mapped);
   return true;
 }

@@ -6,7 +6,13 @@
 #include "bin.h"
 #include "message.h"
 
-enum { PROFILE_VERSION = 3, PROFILE_MODULE = 56, PROFILE_PAGE_KINDS = 3, PROFILE_PROCESS = 1 };
+enum {
+  PROFILE_VERSION = 4,
+  PROFILE_MODULE = 56,
+  PROFILE_PAGE_KINDS = 3,
+  PROFILE_PROCESS = 1,
+  PROFILE_DOUBLINGS = BINS_LARGE / CLASSES_PER_DOUBLING
+};
 
 // One thread's peaks; a record of the file has these very bytes, which fill a multiple of 4.
 struct __attribute__((packed, aligned(4))) profile_record {
@@ -21,6 +27,10 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t span_largest;               // granules
   uint32_t threads_peak;
   uint32_t page_granules;  // in pages
+  // Granules of all blocks at their peaks, in the run where these were the fewest; 0: one run had no such thread.
+  uint32_t least;
+  // Blocks larger than BLOCK_MAX << i at one time.
+  uint32_t large_from[PROFILE_DOUBLINGS];
 };
 
 struct profile_header {
@@ -31,7 +41,7 @@ struct profile_header {
   uint64_t bytes, reserved, checksum;
 };
 _Static_assert(sizeof(struct profile_header) == 64, "as the format says");
-_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 32, "as the format says");
+_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 36 + 4 * PROFILE_DOUBLINGS, "as the format says");
 
 // A whole profile in memory of its own (os_map).
 struct profile {
@@ -51,9 +61,12 @@ void profile_drop(struct profile *profile);
 // Takes over the other's records: by maximum where both have one. False: out of memory.
 bool profile_merge(struct profile *profile, const struct profile *other);
 // Threads of a routine whose peaks are alike get the maximum over these: which of them comes first is chance. Alike are
-// those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each. (A program may
+// those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each, unless the runs
+// tell them apart: in PROFILE_TELLS runs or more, the one never had as many as the other always had. (A program may
 // start all its threads at one routine, as the JVM does.) False: out of memory, and nothing changed.
-enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10 };
+enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 bool profile_level(struct profile *profile);
+// What `least` has of one run: 1 at least.
+uint32_t profile_weight(const struct profile_record *record);
 
 #endif

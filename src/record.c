@@ -74,10 +74,21 @@ void record_page_gone(struct record *record, const struct span *page) {
 // A block that is short but has an alignment above a granule counts as the shortest large one.
 static unsigned bin_of(size_t bytes) { return bin_large(bytes > BLOCK_MAX ? bytes : BLOCK_MAX + 1); }
 
+// A block of this doubling comes: how many are there that are at least as large as each smaller one's?
+static void count_doublings(struct record *record, unsigned doubling) {
+  atomic_fetch_add_explicit(&record->doubling[doubling], 1, memory_order_relaxed);
+  uint32_t from = 0;
+  for (unsigned i = PROFILE_DOUBLINGS; i-- > 0;) {
+    from += atomic_load_explicit(&record->doubling[i], memory_order_relaxed);
+    most(&record->peaks.large_from[i], from);
+  }
+}
+
 void record_large(struct record *record, size_t bytes) {
   unsigned bin = bin_of(bytes);
   uint32_t now = atomic_fetch_add_explicit(&record->large[bin], 1, memory_order_relaxed) + 1;
   most(&record->peaks.blocks[CLASSES + 1 + bin], now);
+  count_doublings(record, bin / CLASSES_PER_DOUBLING);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
   if (granules > EXTENT_SPAN_MAX) return;
   record->span_granules += granules;
@@ -87,7 +98,9 @@ void record_large(struct record *record, size_t bytes) {
 }
 
 void record_large_gone(struct record *record, size_t bytes) {
-  atomic_fetch_sub_explicit(&record->large[bin_of(bytes)], 1, memory_order_relaxed);
+  unsigned bin = bin_of(bytes);
+  atomic_fetch_sub_explicit(&record->large[bin], 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&record->doubling[bin / CLASSES_PER_DOUBLING], 1, memory_order_relaxed);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
   if (granules > EXTENT_SPAN_MAX) return;
   record->span_granules -= granules;
@@ -116,6 +129,7 @@ static void add_peaks(struct profile_record *whole, const struct profile_record 
   whole->span_granules += thread->span_granules;
   most(&whole->span_largest, thread->span_largest);
   whole->page_granules += thread->page_granules;
+  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) whole->large_from[i] += thread->large_from[i];
 }
 
 static void collect(struct profile *profile) {
@@ -127,8 +141,10 @@ static void collect(struct profile *profile) {
     record_leave(record);
     *thread = record->peaks;
     thread->threads_peak = 1;
+    thread->least = profile_weight(thread);
     add_peaks(whole, thread);
   }
+  whole->least = profile_weight(whole);
 }
 
 const char *record_save(const char *path) {

@@ -8,15 +8,16 @@
 #include "heap.h"
 #include "profile.h"
 
-// What a heap counts. Its thread writes, but for `large`, as other threads free huge blocks.
+// What a heap counts. Its thread writes, but for `large` and `doubling`, as other threads free huge blocks.
 struct record {
   struct record *next;           // all of them
   struct heap *heap;             // whose it is
   struct profile_record peaks;   // with the thread's name; of pages' blocks only what was sampled
   uint32_t blocks[CLASSES + 1];  // in pages of the class, fresh ones included
   uint32_t pages[PROFILE_PAGE_KINDS];
-  uint32_t span_granules, page_granules;  // in medium blocks, in pages
-  _Atomic uint32_t large[BINS_LARGE];     // blocks
+  uint32_t span_granules, page_granules;         // in medium blocks, in pages
+  _Atomic uint32_t large[BINS_LARGE];            // blocks
+  _Atomic uint32_t doubling[PROFILE_DOUBLINGS];  // blocks of each doubling of the size
 };
 
 // Recording is on (RTMALLOC_RECORD): a heap that is made gets a record. NULL: out of memory.

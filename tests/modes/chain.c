@@ -1,35 +1,88 @@
-// A chain of threads: each frees and replaces blocks of an array, starts its successor, and ends. What the successor
-// frees was allocated by threads that are gone.
+// Chains of threads of one routine: each frees and replaces the blocks of an array, starts its successor, and ends. What
+// the successor frees was allocated by threads that are gone.
+//
+//   chain         one chain; each thread waits for the end of the one before
+//   chain race    two chains whose threads do not wait, and start a thread that only frees beside each successor
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { BLOCKS = 2000, THREADS = 40 };
-static void *blocks[BLOCKS];
-static pthread_t before;
-static unsigned started;
+enum { BLOCKS = 2000, THREADS = 40, RACERS = 400, RACER_BLOCKS = 50 };
 
-static void replace_each(void) {
-  for (unsigned i = 0; i < BLOCKS; i++) {
-    free(blocks[i]);
-    blocks[i] = malloc(8 + (i * 31 + started * 17) % 1000);
-    if (!blocks[i]) abort();
+struct chain {
+  unsigned *blocks[BLOCKS];
+  unsigned count, threads, started;
+  pthread_t before;
+};
+static struct chain chains[2];
+static _Atomic unsigned running;
+static int race;
+
+static void check(const unsigned *block) {
+  if (block && *block != (unsigned)((uintptr_t)block >> 4)) abort();
+}
+
+static void replace_each(struct chain *chain) {
+  for (unsigned i = 0; i < chain->count; i++) {
+    check(chain->blocks[i]);
+    free(chain->blocks[i]);
+    chain->blocks[i] = malloc(8 + (i * 31 + chain->started * 17) % 1000);
+    if (!chain->blocks[i]) abort();
+    *chain->blocks[i] = (unsigned)((uintptr_t)chain->blocks[i] >> 4);
   }
 }
 
-static void *work(void *first) {
-  if (!first) pthread_join(before, NULL);
-  before = pthread_self();
-  replace_each();
-  pthread_t next;
-  if (++started < THREADS && pthread_create(&next, NULL, work, NULL)) abort();
-  if (started == THREADS) exit(0);
+static void *work(void *argument);
+
+static void start(void *argument) {
+  pthread_t thread;
+  if (race) running++;
+  if (pthread_create(&thread, NULL, work, argument)) abort();
+  if (race) pthread_detach(thread);
+}
+
+// Of `argument` the lowest bit says that it is a block, to be freed.
+static void *work(void *argument) {
+  if ((uintptr_t)argument & 1) {
+    unsigned *block = (unsigned *)((uintptr_t)argument - 1);
+    check(block);
+    free(block);
+    running--;
+    return NULL;
+  }
+  struct chain *chain = argument;
+  if (!race && chain->started) pthread_join(chain->before, NULL);
+  chain->before = pthread_self();
+  replace_each(chain);
+  unsigned started = ++chain->started, last = chain->threads;
+  if (race && started < last) {
+    unsigned *block = chain->blocks[0];
+    chain->blocks[0] = NULL;
+    if (started % 2) start((void *)((uintptr_t)block + 1));
+    start(chain);  // the chain belongs to the successor
+    if (started % 2 == 0) start((void *)((uintptr_t)block + 1));
+  } else if (started < last) {
+    start(chain);
+  }
+  if (race)
+    running--;
+  else if (started == last)
+    exit(0);
   return NULL;
 }
 
-int main(void) {
-  pthread_t first;
-  if (pthread_create(&first, NULL, work, blocks)) abort();
-  pthread_exit(NULL);
+int main(int argc, char **argv) {
+  race = argc > 1 && strcmp(argv[1], "race") == 0;
+  for (unsigned i = 0; i < (race ? 2 : 1); i++) {
+    chains[i].count = race ? RACER_BLOCKS : BLOCKS;
+    chains[i].threads = race ? RACERS : THREADS;
+    start(&chains[i]);
+  }
+  if (!race) pthread_exit(NULL);
+  while (running) sched_yield();
+  return 0;
 }

@@ -101,6 +101,39 @@ def test_a_thread_takes_over_the_heap_of_the_one_that_started_it(mode: str, tmp_
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_heaps_are_taken_over_while_threads_race(mode: str, tmp_path: Path) -> None:
+    profile = tmp_path / "chain.rtp"
+    for _ in range(2):
+        result = run("chain", "race", record=str(profile))
+        assert (result.returncode, result.stderr) == (0, "")
+    for _ in range(3):
+        result = run("chain", "race", profile=str(profile), mode=mode, seal="1")
+        assert (result.returncode, result.stderr) == (0, "")
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_large_sizes_share_a_store_and_runs_tell_threads_apart(mode: str, tmp_path: Path) -> None:
+    # Three blocks of 16 MiB for all sizes above 2 MiB, where a store for each size would be 200 MiB. Of the two threads
+    # one has 2.9 MiB and the other 5.8: two runs do not tell them apart, and both get 5.8; five do.
+    profile, report = tmp_path / "turns.rtp", tmp_path / "report.json"
+    prepared = []
+    for runs in (2, 3):
+        for _ in range(runs):
+            assert run("turns", record=str(profile)).returncode == 0
+        for seed in ("1", "2", "3"):
+            result = run("turns", seed, profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
+            assert result.returncode == 0, result.stderr
+        told = json.loads(report.read_text())
+        assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+        prepared.append(told["prepared_bytes"])
+    assert prepared[0] < 70 * MIB
+    assert 2.5 * MIB < prepared[0] - prepared[1] < 4.5 * MIB
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     result = run("load", mode=mode, report=str(report))

@@ -63,25 +63,6 @@ TEST(what_a_thread_leaves_is_found_again_in_groups_of_any_size) {
   }
 }
 
-TEST(one_heap_is_taken_over_only_while_it_waits) {
-  static const uint32_t sizes[] = {1, 2, 64, 4097};
-  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    uint32_t of[] = {0, sizes[i]};
-    struct stores *all = index_of(of, 2), *last = all;
-    while (last->next) last = last->next;
-    CHECK(prepared_take_this(last));
-    CHECK(!prepared_take_this(last));
-    takes_in_order(0x1000, 0, sizes[i] - 1);
-    CHECK(prepared_take(0x1000) == NULL);
-    prepared_leave(last);
-    CHECK(prepared_take(0x1000) == last->heap);
-    CHECK(!prepared_take_this(last));
-    prepared_leave(last);
-    CHECK(prepared_take_this(last));
-    CHECK(prepared_take(0x1000) == NULL);
-  }
-}
-
 TEST(many_routines_are_told_apart) {
   enum { ROUTINES = 2000 };
   static uint32_t of[ROUTINES];
@@ -107,11 +88,6 @@ static void *come_and_go(void *unused) {
       atomic_fetch_sub(&owners[heap[i]->index], 1);
       prepared_leave(heap[i]->stores);
     }
-    // And the first of them again, if nobody else has it by now.
-    if (!prepared_take_this(heap[0]->stores)) continue;
-    CHECK_EQUAL(atomic_fetch_add(&owners[heap[0]->index], 1), 0);
-    atomic_fetch_sub(&owners[heap[0]->index], 1);
-    prepared_leave(heap[0]->stores);
   }
   return NULL;
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmalloc_tools.profile.profile_format import PROCESS_MODULE, Profile, Record
+from rtmalloc_tools.profile.profile_format import DOUBLINGS, PROCESS_MODULE, Profile, Record
 
 BINS = 80
 
@@ -16,6 +16,8 @@ def record(module: str = "", offset: int = 0, index: int = 0, blocks: dict[int, 
         "span_largest": 0,
         "threads_peak": 0,
         "page_granules": 0,
+        "least": 0,
+        "large_from": (0,) * DOUBLINGS,
         **others,
     }
     return Record(module, offset, index, module == PROCESS_MODULE, counts, **fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from profiles import BINS, profile, record
 
-from rtmalloc_tools.profile.profile_format import PROCESS_MODULE, Profile, Record
+from rtmalloc_tools.profile.profile_format import DOUBLINGS, PROCESS_MODULE, Profile, Record
 
 words = st.integers(0, 0xFFFFFFFF)
 modules = st.sampled_from(["", "app", "libworker.so.1", "ä"])
@@ -26,6 +26,8 @@ def records(draw, module: str | None = None) -> Record:
         span_largest=draw(words),
         threads_peak=draw(words),
         page_granules=draw(words),
+        least=draw(words),
+        large_from=tuple(draw(st.lists(words, min_size=DOUBLINGS, max_size=DOUBLINGS))),
     )
 
 

@@ -13,8 +13,9 @@ from strategies import random_profiles
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
-from rtmalloc_tools.profile.memory import most_memory
+from rtmalloc_tools.profile.memory import large_stores, levelled, most_memory
 from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
+from rtmalloc_tools.profile.size_classes import block_size
 
 
 def merged(*profiles):
@@ -123,6 +124,44 @@ def test_a_failure_half_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
         write_whole(file, b"new contents", "profile")
     assert file.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.rtp"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "threads", "levelled_blocks"),
+    [
+        (4, [(30, 240), (10, 80)], [30, 30]),  # so few runs say little of the order
+        (5, [(30, 240), (10, 80)], [30, 10]),  # in each run the first had more than the second ever
+        (5, [(30, 80), (10, 80)], [30, 30]),  # it had few, too
+        (5, [(30, 0), (10, 80)], [30, 30]),  # in one run it was not there
+        (5, [(50, 400), (10, 80)], [50, 10]),  # they are not alike anyway
+    ],
+)
+def test_threads_that_the_runs_tell_apart_are_not_levelled(runs, threads, levelled_blocks):
+    made = [record("app", 0x40, index, {72: blocks}, least=least) for index, (blocks, least) in enumerate(threads)]
+    assert [r.blocks[72] for r in levelled(profile(*made, runs=runs))] == levelled_blocks
+
+
+def bins_of(sizes: dict[int, int]) -> dict[int, int]:
+    return {number: sizes[block_size(number)] for number in range(273) if block_size(number) in sizes}
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("blocks", "at_once", "stores"),
+    [
+        # Ten sizes, each with one block, of which two at most were there at a time: two of the largest do.
+        ({(8 + i) * MIB // 4: 1 for i in range(1, 9)}, {6: 2}, [(2, 4 * MIB)]),
+        # All were there at once: each its own.
+        ({3 * MIB: 2, 4 * MIB: 3}, {6: 5}, [(2, 3 * MIB), (3, 4 * MIB)]),
+        # One is far larger than the others: it stays apart, and these share.
+        ({MIB: 3, 2 * MIB: 3, 1024 * MIB: 1}, {4: 4, 5: 4, 14: 1}, [(4, 2 * MIB), (1, 1024 * MIB)]),
+    ],
+)
+def test_large_sizes_share_a_store_where_that_is_less(blocks, at_once, stores):
+    large_from = tuple(at_once.get(doubling, 0) for doubling in range(25))
+    assert large_stores(record(blocks=bins_of(blocks), bins=273, large_from=large_from), "pag") == stores
 
 
 def test_the_most_memory_that_a_program_can_need():

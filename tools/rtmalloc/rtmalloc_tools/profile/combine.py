@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.profile_format import Profile, Record
-from rtmalloc_tools.profile.size_classes import BLOCKS_MORE, CLASSES, EXTENT_TIMES, PAGE_KINDS, block_size
+from rtmalloc_tools.profile.size_classes import (
+    BLOCK_MAX,
+    BLOCKS_MORE,
+    CLASSES,
+    PAGE_KINDS,
+    block_size,
+    extent_more,
+    in_words,
+)
 
 WORD_MOST = 0xFFFFFFFF
 
@@ -26,13 +34,19 @@ def same_build(profiles: Sequence[Profile], names: Sequence[str]) -> None:
 
 
 def merge(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
-    """The maximum of each thread's each field; also of `runs`, so that merging a file with itself changes nothing."""
+    """The maximum of each thread's each field but `least`, which is the minimum; also the maximum of `runs`, so that
+    merging a file with itself changes nothing."""
     same_build(profiles, names)
     found: dict[object, Record] = {}
     for profile in profiles:
         for record in profile.records:
             known = found.get(record.key)
-            found[record.key] = maximum(known, record) if known else record
+            found[record.key] = (
+                replace(maximum(known, record), least=min(known.least, record.least)) if known else record
+            )
+    for key in found:
+        if not all(any(record.key == key for record in profile.records) for profile in profiles):
+            found[key] = replace(found[key], least=0)
     records = sorted(found.values(), key=lambda record: record.key)
     return Profile(profiles[0].build, profiles[0].bins, max(p.runs for p in profiles), tuple(records))
 
@@ -48,6 +62,7 @@ def maximum(a: Record, b: Record) -> Record:
         span_largest=max(a.span_largest, b.span_largest),
         threads_peak=max(a.threads_peak, b.threads_peak),
         page_granules=max(a.page_granules, b.page_granules),
+        large_from=tuple(max(pair) for pair in zip(a.large_from, b.large_from, strict=True)),
     )
 
 
@@ -57,6 +72,10 @@ class Change:
     what: str
     before: int
     after: int
+
+
+def large_name(doubling: int) -> str:
+    return f"blocks larger than {in_words(BLOCK_MAX << doubling)}"
 
 
 def fields(record: Record) -> Iterator[tuple[str, int]]:
@@ -69,6 +88,8 @@ def fields(record: Record) -> Iterator[tuple[str, int]]:
     yield "largest span, granules", record.span_largest
     yield "threads alive", record.threads_peak
     yield "granules in pages", record.page_granules
+    for number, count in enumerate(record.large_from):
+        yield large_name(number), count
 
 
 def compare(a: Profile, b: Profile, names: Sequence[str]) -> list[Change]:
@@ -109,8 +130,11 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
             if new > room(old, number, headroom):
                 changes.append(Change(record.name, f"blocks of {block_size(number)}", old, new))
         old, new = had.granules, record.granules
-        if new > old * max(1 + headroom, EXTENT_TIMES):
+        if new > max(old * (1 + headroom), old + extent_more(old)):
             changes.append(Change(record.name, "granules in pages and spans", old, new))
+        for number, (old, new) in enumerate(zip(had.large_from, record.large_from, strict=True)):
+            if new > int(old * (1 + headroom)):
+                changes.append(Change(record.name, large_name(number), old, new))
     return changes
 
 
@@ -129,6 +153,7 @@ def with_headroom(profile: Profile, headroom: float) -> Profile:
             granules=more(record.granules),
             span_granules=more(record.span_granules),
             page_granules=more(record.page_granules),
+            large_from=tuple(more(count) for count in record.large_from),
         )
 
     return replace(profile, records=tuple(raised(record) for record in profile.records))

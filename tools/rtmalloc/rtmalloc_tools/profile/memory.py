@@ -1,4 +1,4 @@
-"""What loading a profile makes ready in each mode, as src/mode.c does it, and what that figure is worth."""
+"""What loading a profile makes ready in each mode, as src/plan.c plans it, and what that figure is worth."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from functools import reduce
 from typing import Any
 
 from rtmalloc_tools.profile.combine import maximum
-from rtmalloc_tools.profile.profile_format import Profile, Record
+from rtmalloc_tools.profile.profile_format import DOUBLINGS, Profile, Record
 from rtmalloc_tools.profile.size_classes import (
     BLOCKS_MORE,
     CLASSES,
     EXTENT_MAX,
     GRANULE,
     PAGE_KINDS,
+    PER_DOUBLING,
+    SEGMENT,
     block_size,
+    extent_more,
     round_up,
 )
 
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks. What the profile does not cover is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans, a quarter and 256 KiB more. Not a "
-    "bound of what the program needs: another order of requests may fragment more, and is then a miss.",
+    "seg": "What the allocator makes ready: the recorded pages and spans, a quarter (an eighth of what is beyond 16 "
+    "MiB) and 256 KiB more. Not a bound of what the program needs: another order of requests may fragment more, and is "
+    "then a miss.",
 }
-ALIKE, LITTLE = 4, 16 << 10  # src/profile.h
+ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
-EXTENT_MORE = 64
+EXTENT_MORE = 64  # granules (src/plan.c)
 EXTENT_FIRST, EXTENT_GRANULES, EXTENT_LEAF = 2, 1020, 1024  # src/extent.h
 FANOUT = 64  # of the hint trees
 LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
@@ -78,30 +82,64 @@ def page_bytes(record: Record) -> int:
     return sum(n * size for n, (_, size) in zip(record.pages, PAGE_KINDS, strict=True))
 
 
+def weight(record: Record) -> int:
+    """What `least` has of one run (src/profile.c)."""
+    return block_bytes(record) // GRANULE + 1
+
+
 def levelled(profile: Profile) -> list[Record]:
     """The threads, each with the maximum over those of its start routine that are alike (src/profile.h)."""
     threads = [record for record in profile.records if not record.process]
-    weights = [LITTLE + block_bytes(record) for record in threads]
-    routines: dict[tuple[str, int], list[int]] = {}
-    for at, record in enumerate(threads):
-        routines.setdefault((record.module, record.offset), []).append(at)
+    routines: dict[tuple[str, int], list[Record]] = {}
+    for record in threads:
+        routines.setdefault((record.module, record.offset), []).append(record)
 
-    def level(at: int) -> Record:
-        same = routines[threads[at].module, threads[at].offset]
-        alike = [threads[other] for other in same if weights[other] // ALIKE <= weights[at]]
-        return reduce(maximum, alike, threads[at])
+    def is_alike(mine: Record, its: Record) -> bool:
+        told_apart = profile.runs >= TELLS and weight(mine) < its.least
+        return not told_apart and (block_bytes(its) + LITTLE) // ALIKE <= block_bytes(mine) + LITTLE
 
-    return [level(at) for at in range(len(threads))]
+    def level(mine: Record) -> Record:
+        return reduce(maximum, [its for its in routines[mine.module, mine.offset] if is_alike(mine, its)], mine)
+
+    return [level(record) for record in threads]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The stores for the large sizes up to some doubling that take the least memory: (blocks, size) of each."""
+
+    bytes: int
+    stores: tuple[tuple[int, int], ...]
+
+
+def large_stores(record: Record, mode: str) -> list[tuple[int, int]]:
+    """Each large size its own store, or some doublings of the size one for all (src/plan.c)."""
+    doublings = [
+        [
+            (count, block_size(number))
+            for number, count in enumerate(record.blocks[first : first + PER_DOUBLING], first)
+            if count and (mode == "pag" or block_size(number) > EXTENT_MAX)
+        ]
+        for first in range(CLASSES + 1, CLASSES + 1 + DOUBLINGS * PER_DOUBLING, PER_DOUBLING)
+    ]
+    least = [Shared(0, ())]
+    for last, own in enumerate(doublings):
+        best = Shared(least[last].bytes + sum(n * size for n, size in own), least[last].stores + tuple(own))
+        for start in reversed(range(last + 1) if own else ()):
+            together = sum(n for one in doublings[start : last + 1] for n, _ in one)
+            blocks = min(record.large_from[start] or together, together)
+            made = least[start].bytes + blocks * own[-1][1]
+            if made < best.bytes:
+                best = Shared(made, (*least[start].stores, (blocks, own[-1][1])))
+        least.append(best)
+    return list(least[-1].stores)
 
 
 def stores_of(record: Record, mode: str) -> list[tuple[int, int]]:
     """(blocks, size) of each store of a thread's heap."""
-    made = []
-    for number, count in enumerate(record.blocks):
-        size = block_size(number)
-        if count and (mode == "pag" or size > EXTENT_MAX):
-            made.append((count + BLOCKS_MORE if number <= CLASSES else count, size))
-    return made
+    pages = record.blocks[: CLASSES + 1] if mode == "pag" else ()
+    in_pages = [(count + BLOCKS_MORE, block_size(number)) for number, count in enumerate(pages) if count]
+    return in_pages + large_stores(record, mode)
 
 
 def tree_bytes(blocks: int) -> int:
@@ -112,15 +150,33 @@ def tree_bytes(blocks: int) -> int:
     return round_up((zero + one + two + 1) * WORD, 64)
 
 
-def extent_of(record: Record) -> int:
-    """Granules for what was in pages and spans at one time, a quarter more or what large spans need apart; EXTENT_MORE;
-    a span."""
+def apart(record: Record, length: int, longer: int) -> int:
+    """Granules where a segment may have less than `length` left in one piece; `longer` spans have half a one each."""
     granules, spans = record.granules, record.span_granules
+    return (
+        granules
+        + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - length)
+        - spans
+        + longer * (SEGMENT // GRANULE // 2)
+    )
+
+
+def extent_of(record: Record) -> int:
+    """Granules for what was in pages and spans at one time, and more, or what large spans need apart; EXTENT_MORE; a
+    span. (src/plan.c)"""
+    granules = record.granules
     if not granules:
         return 0
     largest = min(record.span_largest, EXTENT_MAX // GRANULE)
-    apart = granules + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - largest) - spans
-    return max(apart, granules + granules // 4) + EXTENT_MORE + largest
+    parts, longer = apart(record, largest, 0), 0
+    for number in reversed(range(CLASSES + 1, len(record.blocks))):
+        length = block_size(number) // GRANULE
+        if not record.blocks[number] or block_size(number) > EXTENT_MAX:
+            continue
+        if length < largest:
+            parts = min(parts, apart(record, length, longer))
+        longer += record.blocks[number]
+    return max(parts, granules + extent_more(granules)) + EXTENT_MORE + largest
 
 
 def extent_metadata(record: Record, layout: Layout) -> int:

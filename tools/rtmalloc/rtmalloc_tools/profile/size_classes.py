@@ -10,9 +10,9 @@ MEDIUM_MAX = 2 << 20
 EXTENT_MAX = 15 << 17  # the largest span of mode `seg`
 GRANULE = 4 << 10
 SEGMENT = 4 << 20
-# What loading makes beyond the profile's peaks (src/mode.c: BLOCKS_MORE, extent).
+# What loading makes beyond the profile's peaks (src/plan.c).
 BLOCKS_MORE = 2  # blocks of each size in pages
-EXTENT_TIMES = 1.25  # times the granules in pages and spans, mode `seg`
+EXTENT_QUARTER = 4096  # granules in pages and spans of which a quarter is added in mode `seg`; beyond, an eighth
 PAGE_KINDS = (("small", 4 << 10), ("medium", 32 << 10), ("large", 64 << 10))
 
 
@@ -22,6 +22,11 @@ def block_size(bin_number: int) -> int:
         return 16 * bin_number
     i = bin_number - LINEAR - 1
     return (9 + i % PER_DOUBLING) << (4 + i // PER_DOUBLING)
+
+
+def extent_more(granules: int) -> int:
+    """What mode `seg` adds for another order of requests, a few granules and the longest span apart."""
+    return granules // 4 if granules < EXTENT_QUARTER else EXTENT_QUARTER // 4 + (granules - EXTENT_QUARTER) // 8
 
 
 def kind_of(bin_number: int) -> str:

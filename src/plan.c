@@ -1,0 +1,130 @@
+// See plan.h.
+#include "plan.h"
+
+#include "extent.h"
+#include "store.h"
+
+size_t plan_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks * bin_size(bin), GRANULE_SIZE); }
+
+// ---- stores ----
+
+static bool has_store(unsigned bin, enum mode mode) { return mode == MODE_PAG || bin_size(bin) > EXTENT_MAX; }
+
+// A bin in pages has a few blocks more, as a free may be on its way for a while.
+static void plan_pages(const struct profile_record *thread, struct plan *plan) {
+  enum { BLOCKS_MORE = 2 };
+  for (unsigned bin = 1; bin <= CLASSES; bin++) {
+    if (!thread->blocks[bin]) continue;
+    plan->blocks[bin] = thread->blocks[bin] + (uint64_t)BLOCKS_MORE;
+    plan->store[bin] = (uint16_t)bin;
+  }
+}
+
+// Large sizes that were not at their peaks at the same time share a store, of blocks of the largest of them, where that
+// takes less memory than a store for each. Which do is chosen by doublings of the size, as the profile has for each
+// doubling how many blocks were at least as large at one time. Whatever the order of requests, the store has a block.
+
+enum { FIRST = CLASSES + 1, STEP = CLASSES_PER_DOUBLING };
+
+// What compares: no overflow, and too much is too much.
+static uint64_t weight(uint64_t blocks, unsigned bin) {
+  const uint64_t most = UINT64_C(1) << 56;
+  return blocks > most / bin_size(bin) ? most : blocks * bin_size(bin);
+}
+
+struct doubling {
+  uint64_t blocks, apart;  // of all its bins; bytes where each bin has its own store
+  unsigned largest;        // bin; 0: it has no blocks
+  uint64_t least;          // bytes for this and all smaller ones,
+  unsigned from;           // where those from this one on share a store; PROFILE_DOUBLINGS: this one's bins do not
+};
+
+static void look_at(const struct profile_record *thread, enum mode mode, unsigned number, struct doubling *doubling) {
+  *doubling = (struct doubling){.from = PROFILE_DOUBLINGS};
+  for (unsigned bin = FIRST + number * STEP; bin < FIRST + (number + 1) * STEP; bin++) {
+    if (!thread->blocks[bin] || !has_store(bin, mode)) continue;
+    doubling->blocks += thread->blocks[bin];
+    doubling->apart += weight(thread->blocks[bin], bin);
+    doubling->largest = bin;
+  }
+}
+
+// Blocks of the doublings `from` to `last` at one time, at most.
+static uint64_t at_once(const struct profile_record *thread, const struct doubling *all, unsigned from, unsigned last) {
+  uint64_t sum = 0;
+  for (unsigned i = from; i <= last; i++) sum += all[i].blocks;
+  return thread->large_from[from] && thread->large_from[from] < sum ? thread->large_from[from] : sum;
+}
+
+static void choose(const struct profile_record *thread, struct doubling *all, unsigned last) {
+  struct doubling *d = &all[last];
+  d->least = d->apart + (last ? all[last - 1].least : 0);
+  if (!d->largest) return;
+  for (unsigned from = last + 1; from-- > 0;) {
+    uint64_t below = from ? all[from - 1].least : 0;
+    uint64_t shared = below + weight(at_once(thread, all, from, last), d->largest);
+    if (shared < d->least) d->least = shared, d->from = from;
+  }
+}
+
+static void plan_large(const struct profile_record *thread, enum mode mode, struct plan *plan) {
+  struct doubling all[PROFILE_DOUBLINGS];
+  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) {
+    look_at(thread, mode, i, &all[i]);
+    choose(thread, all, i);
+  }
+  for (unsigned last = PROFILE_DOUBLINGS; last-- > 0;) {
+    unsigned from = all[last].from < PROFILE_DOUBLINGS ? all[last].from : last, shared = all[last].largest;
+    bool shares = all[last].from < PROFILE_DOUBLINGS;
+    if (shares) plan->blocks[shared] = at_once(thread, all, from, last);
+    for (unsigned bin = FIRST + from * STEP; bin < FIRST + (last + 1) * STEP; bin++) {
+      if (!thread->blocks[bin] || !has_store(bin, mode)) continue;
+      plan->store[bin] = (uint16_t)(shares ? shared : bin);
+      if (!shares) plan->blocks[bin] = thread->blocks[bin];
+    }
+    last = from;
+  }
+}
+
+// ---- the extent ----
+
+static uint32_t granules_of(unsigned bin) { return (uint32_t)(bin_size(bin) >> GRANULE_SHIFT); }
+
+// Granules for pages and spans where each segment may have less than `length` left in one piece, and those that are
+// longer, of which there are `longer`, have half a segment each.
+static uint64_t apart(const struct profile_record *thread, uint32_t length, uint64_t longer) {
+  uint64_t granules = thread->granules, spans = thread->span_granules;
+  return granules + spans * EXTENT_GRANULES / (EXTENT_GRANULES + 1 - length) - spans + longer * (SEGMENT_GRANULES / 2);
+}
+
+// What a segment's end is too short for: less than the largest span of each, or of most.
+static uint64_t least_apart(const struct profile_record *thread, uint32_t largest) {
+  uint64_t least = apart(thread, largest, 0), longer = 0;
+  for (unsigned bin = BINS; bin-- > FIRST;) {
+    if (bin_size(bin) > EXTENT_MAX || !thread->blocks[bin]) continue;
+    uint64_t this = apart(thread, granules_of(bin), longer);
+    if (granules_of(bin) < largest && this < least) least = this;
+    longer += thread->blocks[bin];
+  }
+  return least;
+}
+
+// What the recorded thread had in pages and spans at one time, and for what another order of requests may cost a
+// quarter, an eighth of what is beyond 16 MiB, MORE and its longest span more.
+static uint64_t extent_granules(const struct profile_record *thread) {
+  enum { MORE = 64, QUARTER = 4096 };
+  uint64_t granules = thread->granules;
+  if (!granules) return 0;
+  // Spans above EXTENT_SPAN_MAX have stores.
+  uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
+  uint64_t more = granules + (granules < QUARTER ? granules / 4 : QUARTER / 4 + (granules - QUARTER) / 8);
+  uint64_t parts = least_apart(thread, largest);
+  return (parts > more ? parts : more) + MORE + largest;
+}
+
+void plan_make(const struct profile_record *thread, enum mode mode, struct plan *plan) {
+  *plan = (struct plan){0};
+  if (mode == MODE_PAG) plan_pages(thread, plan);
+  plan_large(thread, mode, plan);
+  if (mode == MODE_SEG) plan->granules = extent_granules(thread);
+}
