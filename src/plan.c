@@ -110,9 +110,9 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
 }
 
 // What the recorded thread had in pages and spans at one time, and for what another order of requests may cost a
-// quarter, an eighth of what is beyond 16 MiB, MORE and its longest span more.
+// quarter, an eighth of what is beyond 4 MiB, MORE and its longest span more.
 static uint64_t extent_granules(const struct profile_record *thread) {
-  enum { MORE = 64, QUARTER = 4096 };
+  enum { MORE = 64, QUARTER = 1024 };
   uint64_t granules = thread->granules;
   if (!granules) return 0;
   // Spans above EXTENT_SPAN_MAX have stores.

@@ -25,7 +25,7 @@ from rtmalloc_tools.profile.size_classes import (
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks. What the profile does not cover is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans, a quarter (an eighth of what is beyond 16 "
+    "seg": "What the allocator makes ready: the recorded pages and spans, a quarter (an eighth of what is beyond 4 "
     "MiB) and 256 KiB more. Not a bound of what the program needs: another order of requests may fragment more, and is "
     "then a miss.",
 }

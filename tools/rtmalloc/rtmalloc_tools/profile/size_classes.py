@@ -12,7 +12,7 @@ GRANULE = 4 << 10
 SEGMENT = 4 << 20
 # What loading makes beyond the profile's peaks (src/plan.c).
 BLOCKS_MORE = 2  # blocks of each size in pages
-EXTENT_QUARTER = 4096  # granules in pages and spans of which a quarter is added in mode `seg`; beyond, an eighth
+EXTENT_QUARTER = 1024  # granules in pages and spans of which a quarter is added in mode `seg`; beyond, an eighth
 PAGE_KINDS = (("small", 4 << 10), ("medium", 32 << 10), ("large", 64 << 10))
 
 
