@@ -20,6 +20,8 @@ _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exe
 
 // The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose).
 static _Thread_local struct heap *undecided __attribute__((tls_model("initial-exec")));
+// That one's heap; NULL: another routine's thread started this one.
+static _Thread_local struct heap *predecessor __attribute__((tls_model("initial-exec")));
 
 static struct {
   struct os_lock lock;
@@ -69,20 +71,41 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   return heap;
 }
 
-// The first orphan that nobody holds at the moment. One step, unless threads are freeing into orphans right now.
-// While a profile is recorded, the first of its own routine, as a profile's heaps belong to routines.
-static struct heap *adopt(uintptr_t routine) {
+// Takes the orphan out of the list; false if another thread is freeing into it.
+static bool take_orphan(struct heap **link) {
+  struct heap *heap = *link;
+  uint32_t orphan = HEAP_ORPHAN;
+  // Acquire: pairs with the release in heap_leave and heap_unclaim.
+  if (!__atomic_compare_exchange_n(&heap->state, &orphan, heap_owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    return false;
+  *link = heap->next_orphan;
+  heaps.orphan_count--;
+  return true;
+}
+
+// Where in the list of orphans a heap is that came lately; NULL: not there.
+static struct heap **find_orphan(const struct heap *heap) {
+  enum { LATELY = 16 };
+  struct heap **link = &heaps.orphans;
+  for (unsigned i = 0; i < LATELY && *link; i++, link = &(*link)->next_orphan)
+    if (*link == heap) return link;
+  return NULL;
+}
+
+// `before`, if it came lately; else the first orphan that nobody holds at the moment: one step, unless threads are
+// freeing into orphans right now. While a profile is recorded, the first of its own routine, as a profile's heaps
+// belong to routines.
+static struct heap *adopt(uintptr_t routine, const struct heap *before) {
+  struct heap *heap = NULL;
   os_lock_acquire(&heaps.lock);
-  struct heap **link = &heaps.orphans, *heap;
-  for (; (heap = *link); link = &heap->next_orphan) {
-    if (RTM_UNLIKELY(heap->record != NULL) && heap->routine != routine) continue;
-    uint32_t orphan = HEAP_ORPHAN;
-    // Acquire: pairs with the release in heap_leave and heap_unclaim.
-    if (__atomic_compare_exchange_n(&heap->state, &orphan, heap_owned(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-      *link = heap->next_orphan;
-      heaps.orphan_count--;
-      break;
+  struct heap **link = before ? find_orphan(before) : NULL;
+  if (!link || !take_orphan(link)) {
+    for (link = &heaps.orphans; (heap = *link); link = &heap->next_orphan) {
+      if (RTM_UNLIKELY(heap->record != NULL) && heap->routine != routine) continue;
+      if (take_orphan(link)) break;
     }
+  } else {
+    heap = (struct heap *)before;
   }
   os_lock_release(&heaps.lock);
   if (heap) {
@@ -132,14 +155,14 @@ static struct heap *make_general(uintptr_t routine) {
   return heap;
 }
 
-static struct heap *general_of(uintptr_t routine) {
-  struct heap *heap = adopt(routine);
+static RTM_NOINLINE struct heap *general_of(uintptr_t routine, const struct heap *before) {
+  struct heap *heap = adopt(routine, before);
   if (!heap) heap = make_general(routine);
   if (heap) mode_adapt(heap);
   return heap;
 }
 struct heap *heap_general(void) {
-  return general_of(rtm_thread_routine);
+  return general_of(rtm_thread_routine, predecessor);
 }
 
 struct heap *heap_fast(struct heap *heap) {
@@ -161,6 +184,8 @@ static void begin(struct heap *heap) {
 //
 // A server's thread may start its successor, hand it all that it has, and end. Then it offers its heap, with the blocks
 // that the successor will free; who has not allocated yet takes it, and leaves the heap that was ready for it.
+//
+// (Where no heap was ready, as in general mode, the first malloc adopts the predecessor's if it is an orphan by then.)
 //
 //     heir->offer   NULL: its thread has chosen   &rtm_no_heap: it has not   else: the heap that it is offered
 
@@ -231,24 +256,31 @@ struct heap *heap_of_thread(void) {
   return heap;
 }
 
-struct heap *heap_ready(uintptr_t routine, bool *may_wait) {
+struct heap *heap_ready(uintptr_t routine, struct heap **before) {
   struct heap *heap = mode_offer_heap(routine), *own = rtm_heap;
-  if (RTM_UNLIKELY(!heap) && rtm_options.record[0]) heap = general_of(routine);
-  *may_wait = heap && own->routine == routine && (own->stores || own->record);
-  if (*may_wait) expect_offer(own, heap);
+  if (RTM_UNLIKELY(!heap) && rtm_options.record[0]) heap = general_of(routine, NULL);
+  *before = rtm_thread_routine == routine && own != &rtm_no_heap ? own : NULL;
+  if (heap && *before) {
+    if (own->stores || own->record)
+      expect_offer(own, heap);
+    else
+      *before = NULL;
+  }
   return heap;
 }
 
-void heap_begin(struct heap *heap, bool may_wait, uintptr_t routine) {
+void heap_begin(struct heap *heap, struct heap *before, uintptr_t routine) {
   rtm_thread_routine = routine;
-  if (!heap) {
-    heap_of_thread();
-  } else if (may_wait) {
+  predecessor = before;
+  if (!before) {
+    if (heap)
+      begin(heap);
+    else
+      heap_of_thread();
+  } else if (heap) {
     undecided = heap;
     if (RTM_UNLIKELY(rtm_options.record[0])) record_thread(true);
     process_watch_thread(heap);
-  } else {
-    begin(heap);
   }
 }
 

@@ -96,11 +96,11 @@ struct heap *heap_general(void);
 // For a thread that is about to be started: its prepared heap, or while a profile is recorded the one that counts for
 // it. Chosen by the starting thread, as the order in which threads are started is the same in another run more often
 // than the order in which they run. NULL: it finds one itself.
-// `*may_wait`: the calling thread is of this routine, too. If it ends before the new one allocates, that takes its heap
-// over.
-struct heap *heap_ready(uintptr_t routine, bool *may_wait);
+// `*before`: the calling thread's heap, if it is of this routine, too; else NULL. If it ends before the new one
+// allocates, that takes its heap over.
+struct heap *heap_ready(uintptr_t routine, struct heap **before);
 // The calling thread's first step, with what heap_ready gave to the thread that started it.
-void heap_begin(struct heap *heap, bool may_wait, uintptr_t routine);
+void heap_begin(struct heap *heap, struct heap *before, uintptr_t routine);
 // The thread could not be started.
 void heap_not_begun(struct heap *heap);
 // The state of a heap that a thread has.

@@ -12,13 +12,13 @@ typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void 
 struct start {
   void *(*routine)(void *);
   void *argument;
-  struct heap *heap;  // NULL: the thread finds its own
-  bool may_wait;      // see heap_ready
+  struct heap *heap;    // NULL: the thread finds its own
+  struct heap *before;  // see heap_ready
 };
 
 static void *run(void *block) {
   struct start start = *(struct start *)block;
-  heap_begin(start.heap, start.may_wait, (uintptr_t)start.routine);
+  heap_begin(start.heap, start.before, (uintptr_t)start.routine);
   free_fast(block);
   return start.routine(start.argument);
 }
@@ -33,9 +33,9 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
   }
   struct start *start = alloc_fast(sizeof *start);
   if (!start) return EAGAIN;
-  bool may_wait;
-  struct heap *heap = heap_ready((uintptr_t)routine, &may_wait);
-  *start = (struct start){routine, argument, heap, may_wait};
+  struct heap *before;
+  struct heap *heap = heap_ready((uintptr_t)routine, &before);
+  *start = (struct start){routine, argument, heap, before};
   int failed = real(thread, attributes, run, start);
   if (failed && heap) heap_not_begun(heap);
   if (failed) free_fast(start);

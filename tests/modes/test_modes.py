@@ -142,6 +142,15 @@ def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: 
     assert told["mode"] == mode and told["misses"] > 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_without_a_profile_nothing_goes_back_to_the_system(mode: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    assert run("turns", mode=mode, report=str(report)).returncode == 0
+    assert json.loads(report.read_text())["purged_bytes"] == 0
+    assert run("turns", report=str(report)).returncode == 0
+    assert json.loads(report.read_text())["purged_bytes"] > 0
+
+
 @pytest.mark.parametrize(
     ("on_miss", "code", "stdout", "stderr"),
     [
