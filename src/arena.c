@@ -168,7 +168,9 @@ static void set_retained_most(void) {
   uint32_t most = a->purge == PURGE_EAGER ? 0
                   : a->segments_huge > 1  ? a->segments_huge * SEGMENT_GRANULES
                                           : SEGMENT_GRANULES;
-  a->retained_most = a->purge == PURGE_NEVER ? UINT32_MAX : most > a->granules_reserved ? most : a->granules_reserved;
+  a->retained_most = a->purge == PURGE_NEVER || a->keeps ? UINT32_MAX
+                     : most > a->granules_reserved       ? most
+                                                         : a->granules_reserved;
 }
 
 // ---- the window ----
@@ -677,6 +679,13 @@ bool arena_resize_run(struct span *run, uint32_t granules) {
 }
 
 // ---- metadata and reserve ----
+
+void arena_keep(void) {
+  os_lock_acquire(&rtm_arena.lock);
+  rtm_arena.keeps = true;
+  set_retained_most();
+  os_lock_release(&rtm_arena.lock);
+}
 
 void arena_set_purge(enum purge purge) {
   os_lock_acquire(&rtm_arena.lock);

@@ -30,6 +30,7 @@ struct arena {
   _Atomic uint32_t retained_most;      // of these, that may be kept
   uint32_t granules_reserved;          // RTMALLOC_RESERVE: retained whatever the purge mode
   enum purge purge;
+  bool keeps;                  // segments that heaps and huge blocks gave back stay mapped, whatever `purge` says
   bool purge_refused;          // memory is locked: only whole segments can go back, by unmapping
   _Atomic bool locked;         // what is mapped from now on is locked, too
   _Atomic uint32_t unchecked;  // a segment that has just been mapped, for arena_see_locked; 0: none
@@ -91,6 +92,8 @@ bool arena_resize_run(struct span *run, uint32_t granules);
 void *arena_metadata(size_t bytes);
 // As RTMALLOC_PURGE says.
 void arena_set_purge(enum purge purge);
+// From now on the arena gives nothing back to the system.
+void arena_keep(void);
 
 // Whether arena_metadata would have to map more for that; and mapping it in an operation of its own.
 RTM_INLINE bool arena_short_of_metadata(size_t bytes) {

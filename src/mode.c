@@ -471,7 +471,7 @@ void mode_start(void) {
   if (o->mode != MODE_GENERAL && !state.all) {
     state.mode = (enum mode)o->mode;
     rtm_mode_watches = true;
-    arena_set_purge(PURGE_NEVER);
+    arena_keep();
   }
   if (o->seal) rtm_seal();
 }

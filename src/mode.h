@@ -10,7 +10,7 @@
 //     constant-time list extension            1, 4 or 8 blocks, written out      no extension: all linked at load
 //     one-word update of class to page        as in general                      no update
 //     no collecting of retired pages          an empty page is given back        none
-// Without a profile both are as general mode, and nothing goes back (segment_keep_all, PURGE_NEVER).
+// Without a profile both are as general mode, and nothing goes back (segment_keep_all, arena_keep).
 #ifndef RTM_MODE_H
 #define RTM_MODE_H
 
