@@ -12,7 +12,7 @@ void segment_init(void) {
 
 // ---- segments ----
 
-enum { SHARED = SEGMENT_GRANULES, LOAN = SHARED / 4 };
+enum { SHARED = SEGMENT_GRANULES / 2, LOAN = SEGMENT_GRANULES / 4 };
 static _Atomic uint32_t lent;
 
 void segment_borrow(struct heap *heap) {

@@ -44,7 +44,7 @@ enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
   return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
 }
-// Lets the heap keep 1 MiB more in any case until it changes hands, of 4 MiB that all heaps share; if there is any
+// Lets the heap keep 1 MiB more in any case until it changes hands, of 2 MiB that all heaps share; if there is any
 // left.
 void segment_borrow(struct heap *heap);
 // There is too much free memory, and memory that held nothing was taken since that was so before: what goes back is
