@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "../src/extent.h"
+#include "../src/plan.h"
 #include "../src/profile.c"
 
 #define CHECK(condition) ((condition) ? (void)0 : (fprintf(stderr, "failed: %s\n", #condition), abort()))
@@ -44,6 +46,21 @@ static uint64_t blocks_of_all(const struct profile *profile) {
   return sum;
 }
 
+// Each recorded size has a store of blocks at least as large, or (mode `seg`) its place in the extent.
+static void check_plans(const struct profile_record *record) {
+  static const enum mode modes[] = {MODE_SEG, MODE_PAG};
+  for (unsigned i = 0; i < 2; i++) {
+    struct plan plan;
+    plan_make(record, modes[i], &plan);
+    for (unsigned bin = 1; bin < BINS; bin++) {
+      unsigned store = plan.store[bin];
+      bool in_extent = modes[i] == MODE_SEG && bin_size(bin) <= EXTENT_MAX;
+      CHECK((store != 0) == (record->blocks[bin] && !in_extent));
+      CHECK(!store || (store >= bin && plan.blocks[store]));
+    }
+  }
+}
+
 // A good profile: what the rest of the library relies on.
 static void use(struct profile *profile) {
   uint32_t records = profile->header->records;
@@ -52,6 +69,7 @@ static void use(struct profile *profile) {
     CHECK(memchr(profile->record[at].module, 0, PROFILE_MODULE));
     CHECK(profile->record[at].blocks[0] == 0);
   }
+  for (uint32_t at = 0; at < records; at++) check_plans(&profile->record[at]);
   uint64_t before = blocks_of_all(profile);
   struct profile same;
   CHECK(profile_read(path, &same) == NULL);

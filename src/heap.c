@@ -20,7 +20,7 @@ _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exe
 
 // The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose).
 static _Thread_local struct heap *undecided __attribute__((tls_model("initial-exec")));
-// That one's heap; NULL: another routine's thread started this one.
+// The heap of the thread that started this one, if it is of the same routine; else NULL.
 static _Thread_local struct heap *predecessor __attribute__((tls_model("initial-exec")));
 
 static struct {
@@ -185,9 +185,9 @@ static void begin(struct heap *heap) {
 // A server's thread may start its successor, hand it all that it has, and end. Then it offers its heap, with the blocks
 // that the successor will free; who has not allocated yet takes it, and leaves the heap that was ready for it.
 //
-// (Where no heap was ready, as in general mode, the first malloc adopts the predecessor's if it is an orphan by then.)
-//
 //     heir->offer   NULL: its thread has chosen   &rtm_no_heap: it has not   else: the heap that it is offered
+//
+// (Where no heap was ready, as in general mode, the first malloc adopts the predecessor's if it is an orphan by then.)
 
 static void expect_offer(struct heap *heap, struct heap *heir) {
   atomic_store_explicit(&heir->offer, &rtm_no_heap, memory_order_relaxed);

@@ -74,8 +74,8 @@ static void plan_large(const struct profile_record *thread, enum mode mode, stru
     choose(thread, all, i);
   }
   for (unsigned last = PROFILE_DOUBLINGS; last-- > 0;) {
-    unsigned from = all[last].from < PROFILE_DOUBLINGS ? all[last].from : last, shared = all[last].largest;
     bool shares = all[last].from < PROFILE_DOUBLINGS;
+    unsigned from = shares ? all[last].from : last, shared = all[last].largest;
     if (shares) plan->blocks[shared] = at_once(thread, all, from, last);
     for (unsigned bin = FIRST + from * STEP; bin < FIRST + (last + 1) * STEP; bin++) {
       if (!thread->blocks[bin] || !has_store(bin, mode)) continue;

@@ -8,8 +8,8 @@
 // Reads the options and makes the arena. Idempotent and thread-safe; also before any constructor has run. False: the
 // system gives no memory.
 bool process_init(void);
-// The calling thread has this heap now: heap_leave at its exit.
 struct heap;
+// The calling thread has this heap now: heap_leave at its exit.
 void process_watch_thread(struct heap *heap);
 
 #endif

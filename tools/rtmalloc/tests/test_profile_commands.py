@@ -81,6 +81,9 @@ def test_show_has_blocks_by_size_sums_and_both_equations(files, rtmalloc):
     assert status == 0
     for expected in ("app+0x40 #0", "equation 2", "equation 3", "61,440", "144", "2 runs", "pag:", "seg:"):
         assert expected in out
+    # 61,440 bytes are above 32 KiB: in `pag` a store, in `seg` a part of the extent.
+    stores = out[out.index("stores for large sizes") :]
+    assert "pag" in stores.splitlines()[4] and "61,440" in stores.splitlines()[4]
 
 
 def test_check_says_of_each_file_whether_it_is_good(files, rtmalloc, tmp_path):

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rtmalloc_tools.profile.combine import Change
-from rtmalloc_tools.profile.memory import block_bytes, huge_blocks, most_memory, page_bytes
+from rtmalloc_tools.profile.memory import block_bytes, huge_blocks, large_stores, most_memory, page_bytes
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import GRANULE, PAGE_KINDS, SEGMENT, block_size, in_words, kind_of, round_up
 
@@ -71,6 +71,15 @@ def segments_table(record: Record) -> Table:
     return table
 
 
+def stores_table(record: Record) -> Table:
+    table = left_table(f"{record.name}: stores for large sizes", ["mode"], ["up to", "blocks", "bytes"])
+    for mode in ("pag", "seg"):
+        for blocks, size in large_stores(record, mode):
+            table.add_row(mode, f"{size:,}", f"{blocks:,}", in_words(blocks * size))
+    table.caption = "Sizes that take turns share one. Threads that are alike get the most of them all."
+    return table
+
+
 def show(profile: Profile, name: str, console: Console) -> None:
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
     text = f"{name}: {runs}, {len(profile.records)} records, build {profile.build:#x}, {profile.bins} bins"
@@ -80,6 +89,8 @@ def show(profile: Profile, name: str, console: Console) -> None:
         if any(record.blocks):
             console.print(blocks_table(record))
         console.print(segments_table(record))
+        if not record.process and large_stores(record, "pag"):
+            console.print(stores_table(record))
     memory = most_memory(profile, name)
     for mode in ("pag", "seg"):
         figure = memory[mode]
