@@ -95,7 +95,7 @@ static struct heap **find_orphan(const struct heap *heap) {
 // `before`, if it came lately; else the first orphan that nobody holds at the moment: one step, unless threads are
 // freeing into orphans right now. While a profile is recorded, the first of its own routine, as a profile's heaps
 // belong to routines.
-static struct heap *adopt(uintptr_t routine, const struct heap *before) {
+static struct heap *adopt(uintptr_t routine, struct heap *before) {
   struct heap *heap = NULL;
   os_lock_acquire(&heaps.lock);
   struct heap **link = before ? find_orphan(before) : NULL;
@@ -105,7 +105,7 @@ static struct heap *adopt(uintptr_t routine, const struct heap *before) {
       if (take_orphan(link)) break;
     }
   } else {
-    heap = (struct heap *)before;
+    heap = before;
   }
   os_lock_release(&heaps.lock);
   if (heap) {
@@ -155,7 +155,7 @@ static struct heap *make_general(uintptr_t routine) {
   return heap;
 }
 
-static RTM_NOINLINE struct heap *general_of(uintptr_t routine, const struct heap *before) {
+static RTM_NOINLINE struct heap *general_of(uintptr_t routine, struct heap *before) {
   struct heap *heap = adopt(routine, before);
   if (!heap) heap = make_general(routine);
   if (heap) mode_adapt(heap);

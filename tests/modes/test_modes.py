@@ -92,7 +92,7 @@ def test_a_thread_takes_over_the_heap_of_the_one_that_started_it(mode: str, tmp_
         assert run("chain", record=str(profile)).returncode == 0
     of_chain = sorted((number, blocks) for module, number, blocks in blocks_of_heaps(profile) if module == "chain")
     assert [number for number, _ in of_chain] == [0, 1]
-    # The heap that is ready for each successor is not used: the one with the blocks waits by then.
+    # The heap that is ready for each successor is not used, as it is offered the one with the blocks.
     assert of_chain[0][1] > 2000 and of_chain[1][1] == 0
     result = run("chain", profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
     assert result.returncode == 0, result.stderr

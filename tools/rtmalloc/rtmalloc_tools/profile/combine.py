@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,8 +45,9 @@ def merge(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
             found[record.key] = (
                 replace(maximum(known, record), least=min(known.least, record.least)) if known else record
             )
+    in_how_many = Counter(record.key for profile in profiles for record in profile.records)
     for key in found:
-        if not all(any(record.key == key for record in profile.records) for profile in profiles):
+        if in_how_many[key] < len(profiles):
             found[key] = replace(found[key], least=0)
     records = sorted(found.values(), key=lambda record: record.key)
     return Profile(profiles[0].build, profiles[0].bins, max(p.runs for p in profiles), tuple(records))
