@@ -21,6 +21,7 @@ static void make_lists(struct extent *extent) {
     extent->list_of[length] = (uint16_t)(list * sizeof *extent->list);
     extent->list_for[length] = (uint8_t)(length == first ? list : list + 1);
   }
+  extent->enough = extent->list[extent->list_for[EXTENT_ENOUGH]].bit;
 }
 
 RTM_INLINE void insert(struct heap *heap, struct span *span, size_t length) {
@@ -210,13 +211,16 @@ RTM_INLINE struct span *look_at_page(struct heap *heap) {
   return page_remote_word(page, w) ? collect_word(heap, page, w) : NULL;
 }
 
-// It waits until there is time for it. Nobody looks while EXTENT_WAITING do.
-static RTM_NOINLINE void look(struct heap *heap) {
-  struct span *page = look_at_page(heap);
-  if (!page) return;
+// An empty page waits until there is time for it. Nobody looks while EXTENT_WAITING do.
+RTM_INLINE void wait_for_time(struct heap *heap, struct span *page) {
   segment_wait(heap, page);
   heap->extent.waiting_length = page->length;
   heap->extent.waiting++;
+}
+
+static RTM_NOINLINE void look(struct heap *heap) {
+  struct span *page = look_at_page(heap);
+  if (page) wait_for_time(heap, page);
 }
 
 RTM_INLINE bool may_look(const struct heap *heap) { return RTM_LIKELY(heap->extent.waiting < EXTENT_WAITING); }
@@ -292,23 +296,61 @@ RTM_INLINE void *take_fresh(struct span *page) {
   return block;
 }
 
+// No free span has EXTENT_ENOUGH granules: from then on as much as possible comes back, and new pages are short.
+RTM_INLINE bool is_scarce(const struct heap *heap) { return RTM_UNLIKELY(heap->extent.lists < heap->extent.enough); }
+
+// Where there is nothing else to be done, `class` being served.
+RTM_INLINE void visit(struct heap *heap, unsigned class) {
+  struct span *idle = page_take_idle(heap, class);
+  if (idle) wait_for_time(heap, idle);
+}
+
+// One piece of what is to be done, a shorter one than in `tidy`.
+RTM_INLINE void save(struct heap *heap, unsigned class) {
+  struct extent_tree *tree = &heap->extent.tree[PAGES];
+  if (!may_look(heap)) {
+    give_page(heap, pop_waiting(heap));
+  } else if (tree->bits) {
+    look(heap);
+  } else if (tree->leaves) {
+    take_leaf(tree);
+  } else if (top_bits(tree)) {
+    take_group(heap, tree);
+  } else {
+    next_top(tree);
+    visit(heap, class);
+  }
+}
+
+// Apart, as calls would cost the other way its registers.
+static RTM_NOINLINE void *take_one_collected(struct heap *heap, struct span *page) {
+  save(heap, page->kind);
+  return page_take_private(page);
+}
+
 static RTM_NOINLINE void *take_collected(struct heap *heap, struct span *page) {
   if (SECURE_VARIANT) {
     if (may_look(heap)) tidy(heap);
     return secure_refill(page, true);
   }
+  if (is_scarce(heap)) return take_one_collected(heap, page);
   link_private(page);
   return page_take_linked(page);
 }
 
-// The class's page has fresh blocks. One of them is a short way, which leaves time for something else.
+// The class's page has fresh blocks. One of them is a short way, which leaves time for something else; where there is
+// nothing to collect, for a visit of a class now and then.
 static RTM_NOINLINE void *extend(struct heap *heap, struct span *page) {
   if (!may_look(heap)) {
     void *block = page_extend_one(page);
     give_page(heap, pop_waiting(heap));
     return block;
   }
-  return tidy(heap) ? page_extend_one(page) : take_fresh(page);
+  if (tidy(heap)) return page_extend_one(page);
+  enum { ROUND = 8 };
+  if (heap->turn++ % ROUND && !is_scarce(heap)) return take_fresh(page);
+  visit(heap, page->kind);
+  return page_extend_one(page);
 }
 
 // The page, which was queued, has a block that is linked.
@@ -374,7 +416,7 @@ static RTM_NOINLINE void *take_waiting(struct heap *heap, size_t class) {
 }
 
 static RTM_NOINLINE void *take_new(struct heap *heap, size_t class) {
-  uint32_t index, length = page_next_length(heap, class);
+  uint32_t index, length = is_scarce(heap) ? page_first_length(class) : page_next_length(heap, class);
   struct span *page = take(heap, length, &index);
   return RTM_LIKELY(page != NULL) ? begin(heap, class, page, index, length) : alloc_miss(rtm_shape[class].block_size);
 }
@@ -504,7 +546,7 @@ void *extent_late(struct heap *heap, size_t size) {
   if (heap->queue[class].head) return take_queued(heap, class, heap->queue[class].head);
   uint32_t length = page_next_length(heap, class);
   span = take(heap, length, &index);
-  if (!span) span = take(heap, length = rtm_shape[class].granules_first + span_guard(), &index);
+  if (!span) span = take(heap, length = page_first_length(class), &index);
   return span ? begin(heap, class, span, index, length) : NULL;
 }
 

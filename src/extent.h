@@ -27,6 +27,7 @@ enum {
   EXTENT_END = SEGMENT_GRANULES - 2,  // and those from here on are the end
   EXTENT_GRANULES = EXTENT_END - EXTENT_FIRST,
   EXTENT_WAITING = 2,
+  EXTENT_ENOUGH = 2 * PAGE_GRANULES_MAX,
   EXTENT_LEAF = 1024,
   EXTENT_GROUPS = 1024,   // of each tree; half of hint.h's HINT_GROUPS_MOST
   EXTENT_SPAN_MAX = 480,  // granules: two of the largest blocks fit in a segment; larger ones have stores
@@ -59,6 +60,7 @@ struct extent {
   uint32_t waiting;            // empty pages in heap->waiting: EXTENT_WAITING at most
   uint32_t waiting_length;     // of the first of them; 0: none
   uint64_t lists;              // the bits of those that are not empty
+  uint64_t enough;             // the bit of the first list whose spans have EXTENT_ENOUGH granules
   struct extent_list list[EXTENT_LISTS];
   // By length: where its list is, in bytes from list[0]; and the first list of which every span is at least as long.
   uint16_t list_of[EXTENT_GRANULES + 1];

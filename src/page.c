@@ -59,16 +59,10 @@ void page_release_waiting(struct heap *heap) {
 // of up to 64 blocks between two of them, the others a list of eight: so it does more in each.)
 enum { ROUND = SECURE_VARIANT ? 4 : 8 };
 
-// Classes are visited in turn: a page of several granules that is current and empty serves another class better. That
-// the class may be in use again at any moment does not matter: a visit comes after hundreds of operations that are not
-// short. Not in a heap that is recorded, so that what a class had is there for the next run.
 static void release_idle(struct heap *heap, unsigned class) {
-  if (RTM_UNLIKELY(heap->record != NULL)) return;
-  unsigned visited = heap->visited = heap->visited % CLASSES + 1;
-  struct span *page = heap->page[visited];
-  if (page->used != 1 || page->length == 1 || visited == class) return;
-  heap->page[visited] = &rtm_no_page;
-  page->used = 0;
+  struct span *page = page_take_idle(heap, class);
+  if (!page) return;
+  if (RTM_UNLIKELY(heap->record != NULL)) record_current(heap->record, page);
   segment_wait(heap, page);
 }
 

@@ -249,6 +249,19 @@ RTM_INLINE void page_replace_current(struct heap *heap, size_t class, struct spa
   if (last != &rtm_no_page) page_left(heap, last);
 }
 
+// Classes are visited in turn, now and then: a page of several granules that is current and empty serves another class
+// better. It is in no list then. NULL: the next class has none, or is `class`, which is being served. That the one
+// visited may be in use again at any moment does not matter: a visit comes after hundreds of operations that are not
+// short.
+RTM_INLINE struct span *page_take_idle(struct heap *heap, unsigned class) {
+  unsigned visited = heap->visited = heap->visited < CLASSES ? heap->visited + 1 : 1;
+  struct span *page = heap->page[visited];
+  if (page->used != 1 || page->length == 1 || visited == class) return NULL;
+  heap->page[visited] = &rtm_no_page;
+  page->used = 0;
+  return page;
+}
+
 RTM_INLINE void page_make_current(struct heap *heap, struct span *page) {
   page->used++;
   page_replace_current(heap, page->kind, page);
@@ -263,6 +276,8 @@ RTM_INLINE uint32_t page_next_length(const struct heap *heap, size_t class) {
   uint32_t length = (uint32_t)shape->granules_first << (doublings < DOUBLINGS_MOST ? doublings : DOUBLINGS_MOST);
   return (length < shape->granules_most ? length : shape->granules_most) + span_guard();
 }
+
+RTM_INLINE uint32_t page_first_length(size_t class) { return rtm_shape[class].granules_first + span_guard(); }
 
 // A span that was just taken, with its place in a hint tree, becomes a page of the class that will be current. Its
 // first block counts as handed out; no page has but one. The descriptor is another page's: `remote` is zero, as every

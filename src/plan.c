@@ -109,17 +109,16 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
   return least;
 }
 
-// What the recorded thread had in pages and spans at one time, and for what another order of requests may cost a
-// quarter, an eighth of what is beyond 4 MiB, MORE and its longest span more.
+// What the recorded thread had in pages and spans at one time, and for what another order of requests may cost an
+// eighth and MORE, or its longest span if that is longer.
 static uint64_t extent_granules(const struct profile_record *thread) {
-  enum { MORE = 64, QUARTER = 1024 };
+  enum { MORE = 64 };
   uint64_t granules = thread->granules;
   if (!granules) return 0;
   // Spans above EXTENT_SPAN_MAX have stores.
   uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
-  uint64_t more = granules + (granules < QUARTER ? granules / 4 : QUARTER / 4 + (granules - QUARTER) / 8);
-  uint64_t parts = least_apart(thread, largest);
-  return (parts > more ? parts : more) + MORE + largest;
+  uint64_t more = granules + granules / 8, parts = least_apart(thread, largest);
+  return (parts > more ? parts : more) + (largest > MORE ? largest : MORE);
 }
 
 void plan_make(const struct profile_record *thread, enum mode mode, struct plan *plan) {

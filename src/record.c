@@ -41,11 +41,15 @@ struct record *record_new(struct heap *heap) {
 // Only a class's newest page has fresh blocks, and it is the current one; all others of its blocks have been in use at
 // one time, as a page comes only when the others have nothing left.
 // (A heap whose thread has left has no current page: it was sampled then.)
+void record_current(struct record *record, const struct span *current) {
+  unsigned class = current->kind;
+  uint32_t fresh = page_blocks(current) - current->fresh;
+  if (fresh <= record->blocks[class]) most(&record->peaks.blocks[class], record->blocks[class] - fresh);
+}
+
 static void sample(struct record *record, unsigned class) {
   const struct span *current = RTM_READ_RELAXED(record->heap->page[class]);
-  uint32_t fresh = page_blocks(current) - current->fresh;
-  if (current->kind == class && fresh <= record->blocks[class])
-    most(&record->peaks.blocks[class], record->blocks[class] - fresh);
+  if (current->kind == class) record_current(record, current);
 }
 
 void record_leave(struct record *record) {

@@ -133,6 +133,26 @@ def test_large_sizes_share_a_store_and_runs_tell_threads_apart(mode: str, tmp_pa
     assert 2.5 * MIB < prepared[0] - prepared[1] < 4.5 * MIB
 
 
+def recorded_and_sealed(tmp_path: Path, mode: str, *command: str) -> dict[str, int]:
+    profile, report = tmp_path / f"{command[-1]}.rtp", tmp_path / f"{command[-1]}.json"
+    for _ in range(2):
+        assert run(*command, record=str(profile)).returncode == 0
+    assert run(*command, profile=str(profile), mode=mode, seal="1", report=str(report)).returncode == 0
+    return json.loads(report.read_text())
+
+
+def test_classes_that_are_busy_in_turn_share_their_pages(tmp_path: Path) -> None:
+    # 1.8 MiB of small blocks, and 20 classes that have 64 KiB or more for a while.
+    told = recorded_and_sealed(tmp_path, "seg", "sparing", "classes")
+    assert told["misses"] == 0
+    assert told["prepared_bytes"] < 3.2 * MIB
+
+
+def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Path) -> None:
+    told = recorded_and_sealed(tmp_path, "seg", "sparing", "generations")
+    assert told["misses"] <= 20  # of 350,000 requests
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"

@@ -15,7 +15,7 @@ from rtmalloc_tools.profile.size_classes import (
     CLASSES,
     PAGE_KINDS,
     block_size,
-    extent_more,
+    extent_room,
     in_words,
 )
 
@@ -132,7 +132,7 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
             if new > room(old, number, headroom):
                 changes.append(Change(record.name, f"blocks of {block_size(number)}", old, new))
         old, new = had.granules, record.granules
-        if new > max(old * (1 + headroom), old + extent_more(old)):
+        if new > max(old * (1 + headroom), old + extent_room(old)):
             changes.append(Change(record.name, "granules in pages and spans", old, new))
         for number, (old, new) in enumerate(zip(had.large_from, record.large_from, strict=True)):
             if new > int(old * (1 + headroom)):

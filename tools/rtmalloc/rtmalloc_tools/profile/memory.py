@@ -13,26 +13,25 @@ from rtmalloc_tools.profile.size_classes import (
     BLOCKS_MORE,
     CLASSES,
     EXTENT_MAX,
+    EXTENT_MORE,
     GRANULE,
     PAGE_KINDS,
     PER_DOUBLING,
     SEGMENT,
     block_size,
-    extent_more,
     round_up,
 )
 
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks. What the profile does not cover is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans, a quarter (an eighth of what is beyond 4 "
-    "MiB) and 256 KiB more. Not a bound of what the program needs: another order of requests may fragment more, and is "
+    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth and 256 KiB more. Not a "
+    "bound of what the program needs: another order of requests may fragment more, and is "
     "then a miss.",
 }
 ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
-EXTENT_MORE = 64  # granules (src/plan.c)
 EXTENT_FIRST, EXTENT_GRANULES, EXTENT_LEAF = 2, 1020, 1024  # src/extent.h
 FANOUT = 64  # of the hint trees
 LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
@@ -162,8 +161,8 @@ def apart(record: Record, length: int, longer: int) -> int:
 
 
 def extent_of(record: Record) -> int:
-    """Granules for what was in pages and spans at one time, and more, or what large spans need apart; EXTENT_MORE; a
-    span. (src/plan.c)"""
+    """Granules for what was in pages and spans at one time and an eighth, or what large spans need apart; EXTENT_MORE
+    or the longest span. (src/plan.c)"""
     granules = record.granules
     if not granules:
         return 0
@@ -176,7 +175,7 @@ def extent_of(record: Record) -> int:
         if length < largest:
             parts = min(parts, apart(record, length, longer))
         longer += record.blocks[number]
-    return max(parts, granules + extent_more(granules)) + EXTENT_MORE + largest
+    return max(parts, granules + granules // 8) + max(EXTENT_MORE, largest)
 
 
 def extent_metadata(record: Record, layout: Layout) -> int:

@@ -12,7 +12,7 @@ GRANULE = 4 << 10
 SEGMENT = 4 << 20
 # What loading makes beyond the profile's peaks (src/plan.c).
 BLOCKS_MORE = 2  # blocks of each size in pages
-EXTENT_QUARTER = 1024  # granules in pages and spans of which a quarter is added in mode `seg`; beyond, an eighth
+EXTENT_MORE = 64  # granules (src/plan.c)
 PAGE_KINDS = (("small", 4 << 10), ("medium", 32 << 10), ("large", 64 << 10))
 
 
@@ -24,9 +24,9 @@ def block_size(bin_number: int) -> int:
     return (9 + i % PER_DOUBLING) << (4 + i // PER_DOUBLING)
 
 
-def extent_more(granules: int) -> int:
-    """What mode `seg` adds for another order of requests, a few granules and the longest span apart."""
-    return granules // 4 if granules < EXTENT_QUARTER else EXTENT_QUARTER // 4 + (granules - EXTENT_QUARTER) // 8
+def extent_room(granules: int) -> int:
+    """What a profile may grow by and stay as it is: of what mode `seg` adds, an eighth and half the rest."""
+    return granules // 8 + EXTENT_MORE // 2
 
 
 def kind_of(bin_number: int) -> str:
