@@ -394,14 +394,21 @@ size_t alloc_usable_size(const void *block) {
 
 // ---- what the program says of a block that it frees ----
 
+// A store may serve several classes.
+static bool is_store_of(const struct span *store, size_t size) {
+  if (store->store_size > BLOCK_MAX) return false;
+  const struct heap *heap = (const struct heap *)(span_tag(store) & ~(uintptr_t)TAG_SLOW);
+  return heap->page[size_class(size)] == store;
+}
+
 // Whether a request of `size` bytes (padded, rounded) may have got this block.
 static bool fits(const struct span *span, size_t size, bool resized) {
   size_t most = usable(span);
   if (size > most) return false;
   if (resized || span->kind == SPAN_HUGE) return resized || size > BLOCK_MAX;
   if (span->kind == SPAN_MEDIUM) return size > BLOCK_MAX || (SECURE_VARIANT && rtm_secure.features & SECURE_ALONE);
-  if (size <= BLOCK_MAX) return rtm_shape[size_class(size)].block_size == most;
-  return span->kind == SPAN_STORE && most > BLOCK_MAX;
+  if (span->kind == SPAN_STORE) return size > BLOCK_MAX ? most > BLOCK_MAX : is_store_of(span, size);
+  return size <= BLOCK_MAX && rtm_shape[size_class(size)].block_size == most;
 }
 
 static RTM_COLD _Noreturn void wrong_size(const void *block) {
@@ -439,6 +446,15 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
   }
 }
 
+// Whether a block may stay where it is, although fewer bytes are asked for that a page has. While a profile is
+// recorded, and in the stores made from it, the same is decided by eights of classes, as a store may serve all of one.
+static bool may_shrink(const struct span *span, size_t size) {
+  size_t now = usable(span);
+  if (span->kind != SPAN_STORE && RTM_LIKELY(!rtm_options.record[0])) return size >= now / 2;
+  return now <= BLOCK_MAX &&
+         (size_class(size) - 1) / CLASSES_PER_DOUBLING + 1 >= (size_class(now) - 1) / CLASSES_PER_DOUBLING;
+}
+
 // In place, or NULL. `size` is not zero.
 static void *resize_in_place(void *block, struct span *span, size_t size) {
   CHECK_SCOPE();
@@ -448,7 +464,7 @@ static void *resize_in_place(void *block, struct span *span, size_t size) {
   if (span->kind == SPAN_HUGE) return size > MEDIUM_MAX ? huge_resize(span, size) : NULL;
   if (span->kind == SPAN_MEDIUM && size > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
     return medium_resize(rtm_heap, span, size) ? block : NULL;
-  return size <= usable(span) && size >= usable(span) / 2 ? block : NULL;
+  return size <= usable(span) && may_shrink(span, size) ? block : NULL;
 }
 
 static bool is_limited(const struct span *span) {

@@ -237,8 +237,8 @@ static const char *make_stores(struct heap *heap, const struct plan *plan, enum 
     tree += bits_round_up(store_words(blocks), 64) / sizeof *tree;
     for (unsigned other = 1; other <= bin; other++) {
       if (plan->store[other] != bin) continue;
-      if (bin <= CLASSES)
-        heap->page[bin] = store;
+      if (other <= CLASSES)
+        heap->page[other] = store;
       else
         heap->stores->large[other - CLASSES - 1] = store;
     }
@@ -261,14 +261,6 @@ static bool make_extent(struct heap *heap, uint64_t granules, bool *permitted) {
     pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
   }
   return true;
-}
-
-// Bytes that are planned beyond what the recorded thread had in pages and spans.
-static size_t reserve_of(const struct profile_record *thread, const struct plan *plan) {
-  size_t bytes = plan->granules ? (plan->granules - thread->granules) << GRANULE_SHIFT : 0;
-  for (unsigned bin = 1; bin <= CLASSES; bin++)
-    if (plan->blocks[bin]) bytes += (plan->blocks[bin] - thread->blocks[bin]) * bin_size(bin);
-  return bytes;
 }
 
 static const char *prepare(const struct profile_record *thread, enum mode mode, bool *permitted) {
@@ -295,7 +287,7 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   const char *wrong = make_stores(heap, &plan, mode, permitted);
   if (wrong) return wrong;
   if (mode == MODE_SEG && !make_extent(heap, plan.granules, permitted)) return no_memory;
-  state.reserve += reserve_of(thread, &plan);
+  state.reserve += plan.reserve;
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
   // By number: prepared_take finds the lowest first, as the recording does.

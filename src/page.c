@@ -62,7 +62,7 @@ enum { ROUND = SECURE_VARIANT ? 4 : 8 };
 static void release_idle(struct heap *heap, unsigned class) {
   struct span *page = page_take_idle(heap, class);
   if (!page) return;
-  if (RTM_UNLIKELY(heap->record != NULL)) record_current(heap->record, page);
+  if (RTM_UNLIKELY(heap->record != NULL)) record_idle(heap->record, page);
   segment_wait(heap, page);
 }
 

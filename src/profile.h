@@ -7,11 +7,12 @@
 #include "message.h"
 
 enum {
-  PROFILE_VERSION = 4,
+  PROFILE_VERSION = 5,
   PROFILE_MODULE = 56,
   PROFILE_PAGE_KINDS = 3,
   PROFILE_PROCESS = 1,
-  PROFILE_DOUBLINGS = BINS_LARGE / CLASSES_PER_DOUBLING
+  PROFILE_DOUBLINGS = BINS_LARGE / CLASSES_PER_DOUBLING,
+  PROFILE_EIGHTS = CLASSES / CLASSES_PER_DOUBLING
 };
 
 // One thread's peaks; a record of the file has these very bytes, which fill a multiple of 4.
@@ -31,6 +32,8 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t least;
   // Blocks larger than BLOCK_MAX << i at one time.
   uint32_t large_from[PROFILE_DOUBLINGS];
+  // Blocks of the bins 8i + 1 to 8i + 8 at one time.
+  uint32_t small_at_once[PROFILE_EIGHTS];
 };
 
 struct profile_header {
@@ -41,7 +44,8 @@ struct profile_header {
   uint64_t bytes, reserved, checksum;
 };
 _Static_assert(sizeof(struct profile_header) == 64, "as the format says");
-_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 36 + 4 * PROFILE_DOUBLINGS, "as the format says");
+_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 36 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
+               "as the format says");
 
 // A whole profile in memory of its own (os_map).
 struct profile {

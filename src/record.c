@@ -38,28 +38,38 @@ struct record *record_new(struct heap *heap) {
   return record;
 }
 
-// Only a class's newest page has fresh blocks, and it is the current one; all others of its blocks have been in use at
-// one time, as a page comes only when the others have nothing left.
+// How many of the class's blocks have been in use at one time, so far. Only its newest page has fresh blocks, and it is
+// the current one; all others have been in use, as a page comes only when the others have nothing left.
 // (A heap whose thread has left has no current page: it was sampled then.)
-void record_current(struct record *record, const struct span *current) {
-  unsigned class = current->kind;
-  uint32_t fresh = page_blocks(current) - current->fresh;
-  if (fresh <= record->blocks[class]) most(&record->peaks.blocks[class], record->blocks[class] - fresh);
+static uint32_t used_of(const struct record *record, unsigned class, const struct span *current) {
+  uint32_t blocks = record->blocks[class], fresh = page_blocks(current) - current->fresh;
+  return current->kind == class && fresh <= blocks ? blocks - fresh : blocks;
 }
 
-static void sample(struct record *record, unsigned class) {
-  const struct span *current = RTM_READ_RELAXED(record->heap->page[class]);
-  if (current->kind == class) record_current(record, current);
+static const struct span *current_of(const struct record *record, unsigned class) {
+  return RTM_READ_RELAXED(record->heap->page[class]);
 }
+
+// Before the class's pages change: its blocks, and those of the eight classes that it is one of.
+static void sample(struct record *record, unsigned class, const struct span *current) {
+  if (current->kind == class) most(&record->peaks.blocks[class], used_of(record, class, current));
+  unsigned eight = (class - 1) / CLASSES_PER_DOUBLING, first = eight * CLASSES_PER_DOUBLING + 1;
+  uint32_t sum = 0;
+  for (unsigned one = first; one < first + CLASSES_PER_DOUBLING; one++)
+    sum += used_of(record, one, one == class ? current : current_of(record, one));
+  most(&record->peaks.small_at_once[eight], sum);
+}
+
+void record_idle(struct record *record, const struct span *page) { sample(record, page->kind, page); }
 
 void record_leave(struct record *record) {
-  for (unsigned class = 1; class <= CLASSES; class ++) sample(record, class);
+  for (unsigned class = 1; class <= CLASSES; class ++) sample(record, class, current_of(record, class));
 }
 
 static unsigned kind_of(const struct span *page) { return page->length <= 1 ? 0 : page->length <= 8 ? 1 : 2; }
 
 void record_page(struct record *record, const struct span *page) {
-  sample(record, page->kind);
+  sample(record, page->kind, current_of(record, page->kind));
   record->blocks[page->kind] += page_blocks(page);
   unsigned kind = kind_of(page);
   most(&record->peaks.pages[kind], ++record->pages[kind]);
@@ -69,7 +79,7 @@ void record_page(struct record *record, const struct span *page) {
 }
 
 void record_page_gone(struct record *record, const struct span *page) {
-  sample(record, page->kind);
+  sample(record, page->kind, current_of(record, page->kind));
   record->blocks[page->kind] -= page_blocks(page);
   record->pages[kind_of(page)]--;
   record->page_granules -= page->length;
@@ -134,6 +144,7 @@ static void add_peaks(struct profile_record *whole, const struct profile_record 
   most(&whole->span_largest, thread->span_largest);
   whole->page_granules += thread->page_granules;
   for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) whole->large_from[i] += thread->large_from[i];
+  for (unsigned i = 0; i < PROFILE_EIGHTS; i++) whole->small_at_once[i] += thread->small_at_once[i];
 }
 
 static void collect(struct profile *profile) {

@@ -24,9 +24,9 @@ struct record {
 struct record *record_new(struct heap *heap);
 // A page comes (before it is current) or goes; a medium or huge block of `bytes` does.
 void record_page(struct record *record, const struct span *page);
-// The page was its class's current one until now.
-void record_current(struct record *record, const struct span *current);
 void record_page_gone(struct record *record, const struct span *page);
+// The page, which was its class's current one until now, will go.
+void record_idle(struct record *record, const struct span *page);
 void record_large(struct record *record, size_t bytes);
 void record_large_gone(struct record *record, size_t bytes);
 // The thread leaves the heap, whose pages are still current.

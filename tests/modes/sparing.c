@@ -1,12 +1,17 @@
 // What a heap gets along with. Classes of large blocks that are busy one after the other, while small blocks come and
-// stay: each class needs its pages only for a while. And generations of threads that leave blocks of many sizes to the
-// main thread, which frees them: the next thread of the heap has little to do but to take them back.
+// stay: each class needs its pages only for a while. Generations of threads that leave blocks of many sizes to the main
+// thread, which frees them: the next thread of the heap has little to do but to take them back. And small sizes that
+// take turns, in an order that a number chooses: whatever a block can do that has a store of its own size.
 //
-//   sparing classes|generations
+//   sparing classes|generations|sizes [SEED]
+#include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+void free_sized(void *block, size_t size);  // C23
 
 static void use_classes_in_turn(void) {
   enum { SIZES = 20, BLOCKS = 12, SMALL = 6000 };
@@ -61,10 +66,56 @@ static void follow_each_other(void) {
   }
 }
 
+enum { AT_ONCE = 1000 };
+static char *taken[AT_ONCE];
+
+static void check(bool holds) {
+  if (!holds) abort();
+}
+
+static void *free_every_other(void *unused) {
+  for (unsigned k = 0; k < AT_ONCE; k += 2) free(taken[k]);
+  return unused;
+}
+
+// `size`: of one of eight classes.
+static void take_many(size_t size, bool others_free) {
+  size_t least = (size_t)1 << (63 - __builtin_clzll(size - 1));  // no class of the eight is smaller
+  for (unsigned k = 0; k < AT_ONCE; k++) {
+    bool aligned = k % 3 == 0 && size % 64 == 0;
+    taken[k] = aligned ? aligned_alloc(64, size) : malloc(size);
+    check(taken[k] && malloc_usable_size(taken[k]) >= size && (!aligned || (uintptr_t)taken[k] % 64 == 0));
+    memset(taken[k], (int)k, size);
+    taken[k] = realloc(taken[k], least + 1 + k % (size - least));
+    check(taken[k] && taken[k][0] == (char)k && taken[k][least] == (char)k);
+  }
+  pthread_t other;
+  if (others_free) {
+    check(pthread_create(&other, NULL, free_every_other, NULL) == 0);
+    pthread_join(other, NULL);
+  } else {
+    free_every_other(NULL);
+  }
+  for (unsigned k = 1; k < AT_ONCE; k += 2) free(taken[k]);
+  void *exactly = malloc(size);
+  free_sized(exactly, size);
+}
+
+static void let_sizes_take_turns(uint32_t seed) {
+  enum { SIZES = 24, TURNS = 72 };
+  for (unsigned i = 0; i < TURNS; i++) {
+    seed = seed * 1103515245 + 12345;
+    unsigned number = i < SIZES ? i : seed / 65536 % SIZES;
+    take_many((size_t)(9 + number % 8) << (5 + number / 8), i % 2);
+  }
+}
+
 int main(int argc, char **argv) {
-  if (argc != 2) return 2;
+  if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
     use_classes_in_turn();
+  else if (strcmp(argv[1], "sizes") == 0)
+    let_sizes_take_turns(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
   else
     follow_each_other();
   return 0;

@@ -148,6 +148,21 @@ def test_classes_that_are_busy_in_turn_share_their_pages(tmp_path: Path) -> None
     assert told["prepared_bytes"] < 3.2 * MIB
 
 
+def test_small_sizes_that_take_turns_share_a_store(tmp_path: Path) -> None:
+    # 24 sizes from 288 to 2,048 bytes, of which 1,000 blocks of one are there at a time: three stores of 0.5, 1 and
+    # 2 MiB, where a store for each size would be 22 MiB.
+    profile, report = tmp_path / "sizes.rtp", tmp_path / "report.json"
+    assert run("sparing", "sizes", record=str(profile)).returncode == 0
+    for seed in ("1", "2", "3"):
+        result = run(
+            "sparing", "sizes", seed, profile=str(profile), mode="pag", seal="1", on_miss="abort", report=str(report)
+        )
+        assert result.returncode == 0, result.stderr
+    told = json.loads(report.read_text())
+    assert told["misses"] == 0
+    assert told["prepared_bytes"] < 8 * MIB
+
+
 def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Path) -> None:
     told = recorded_and_sealed(tmp_path, "seg", "sparing", "generations")
     assert told["misses"] <= 20  # of 350,000 requests

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile import show as tables
-from rtmalloc_tools.profile.combine import compare, with_headroom
+from rtmalloc_tools.profile.combine import compare, each_apart, with_headroom
 from rtmalloc_tools.profile.combine import merge as merge_profiles
 from rtmalloc_tools.profile.profile_format import read_profile, write_profile
 from rtmalloc_tools.shares import share
@@ -34,11 +34,14 @@ def merge(
     files: Files,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the merged profile goes.")],
     headroom: Annotated[str, typer.Option(help="Raise each peak by so much, for programs that vary.")] = "0%",
+    apart: Annotated[bool, typer.Option(help="A store for each size, whatever others had at the same time.")] = False,
 ) -> None:
     """Merge profiles: the maximum of each thread's each field."""
     more = share(headroom)
     profiles = [read_profile(path) for path in files]
     merged = with_headroom(merge_profiles(profiles, [str(path) for path in files]), more)
+    if apart:
+        merged = each_apart(merged)
     write_profile(out, merged)
     Console().print(f"{out}: {len(merged.records)} records of {len(files)} profiles.", markup=False, highlight=False)
 

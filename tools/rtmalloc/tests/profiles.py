@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmalloc_tools.profile.profile_format import DOUBLINGS, PROCESS_MODULE, Profile, Record
+from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, PROCESS_MODULE, Profile, Record
 
 BINS = 80
 
@@ -18,6 +18,7 @@ def record(module: str = "", offset: int = 0, index: int = 0, blocks: dict[int, 
         "page_granules": 0,
         "least": 0,
         "large_from": (0,) * DOUBLINGS,
+        "small_at_once": (0,) * EIGHTS,
         **others,
     }
     return Record(module, offset, index, module == PROCESS_MODULE, counts, **fields)

@@ -13,9 +13,10 @@ from strategies import random_profiles
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
-from rtmalloc_tools.profile.memory import large_stores, levelled, most_memory
+from rtmalloc_tools.profile.memory import levelled, most_memory
 from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import block_size
+from rtmalloc_tools.profile.stores import large_stores, stores_of
 
 
 def merged(*profiles):
@@ -167,6 +168,23 @@ def test_large_sizes_share_a_store_where_that_is_less(blocks, at_once, stores):
     assert large_stores(record(blocks=bins_of(blocks), bins=273, large_from=large_from), "pag") == stores
 
 
+@pytest.mark.parametrize(
+    ("blocks", "at_once", "stores"),
+    [
+        # Eight sizes up to 1 KiB take turns: one store of the largest.
+        ({512 + 64 * i: 100 for i in range(1, 9)}, 120, [(120 + 16, 1024)]),
+        # They had 500 at one time, which saves less than a quarter.
+        ({512 + 64 * i: 100 for i in range(1, 9)}, 500, [(102, 512 + 64 * i) for i in range(1, 9)]),
+        # Two of them do, and the store is one of 1 KiB all the same: alignments are as they were.
+        ({576: 100, 640: 100}, 50, [(54, 1024)]),
+        ({1024: 100}, 100, [(102, 1024)]),
+    ],
+)
+def test_small_sizes_share_a_store_where_that_is_a_quarter_less(blocks, at_once, stores):
+    small_at_once = (0, 0, 0, at_once, 0, 0, 0, 0, 0)
+    assert stores_of(record(blocks=bins_of(blocks), bins=273, small_at_once=small_at_once), "pag") == stores
+
+
 def test_the_most_memory_that_a_program_can_need():
     two = profile(
         record("", 0, 0, {1: 5, 72: 2}, pages=(1, 1, 1), granules=27, span_granules=3, page_granules=25, bins=130),
@@ -200,6 +218,15 @@ def test_merge_raises_each_peak_by_the_headroom(files, rtmalloc, tmp_path):
     main = found["main thread #0"]
     assert (main.blocks[1], main.blocks[2], main.blocks[9], main.pages) == (8, 0, 6, (5, 0, 0))
     assert found["app+0x40 #0"].span_granules == 14
+
+
+def test_merge_apart_gives_each_size_its_own_store(rtmalloc, tmp_path):
+    one, out = tmp_path / "one.rtp", tmp_path / "out.rtp"
+    turns = record(blocks=bins_of({576: 100, 640: 100}), bins=273, small_at_once=(0, 0, 0, 50, 0, 0, 0, 0, 0))
+    write_profile(one, profile(turns, bins=273))
+    assert stores_of(turns, "pag") == [(54, 1024)]
+    assert rtmalloc("profile", "merge", "--apart", "-o", out, one)[0] == 0
+    assert stores_of(read_profile(out).records[0], "pag") == [(102, 576), (102, 640)]
 
 
 def grown(before, after, headroom=0.05):

@@ -18,6 +18,7 @@ from rtmalloc_tools.profile.size_classes import (
     extent_room,
     in_words,
 )
+from rtmalloc_tools.profile.stores import eight_bins, shares
 
 WORD_MOST = 0xFFFFFFFF
 
@@ -65,6 +66,7 @@ def maximum(a: Record, b: Record) -> Record:
         threads_peak=max(a.threads_peak, b.threads_peak),
         page_granules=max(a.page_granules, b.page_granules),
         large_from=tuple(max(pair) for pair in zip(a.large_from, b.large_from, strict=True)),
+        small_at_once=tuple(max(pair) for pair in zip(a.small_at_once, b.small_at_once, strict=True)),
     )
 
 
@@ -80,6 +82,11 @@ def large_name(doubling: int) -> str:
     return f"blocks larger than {in_words(BLOCK_MAX << doubling)}"
 
 
+def eight_name(eight: int) -> str:
+    bins = eight_bins(eight)
+    return f"blocks of {block_size(bins[0])} to {block_size(bins[-1])} at one time"
+
+
 def fields(record: Record) -> Iterator[tuple[str, int]]:
     for number, count in enumerate(record.blocks):
         yield f"blocks of {block_size(number)}", count
@@ -92,6 +99,8 @@ def fields(record: Record) -> Iterator[tuple[str, int]]:
     yield "granules in pages", record.page_granules
     for number, count in enumerate(record.large_from):
         yield large_name(number), count
+    for number, count in enumerate(record.small_at_once):
+        yield eight_name(number), count
 
 
 def compare(a: Profile, b: Profile, names: Sequence[str]) -> list[Change]:
@@ -137,6 +146,9 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
         for number, (old, new) in enumerate(zip(had.large_from, record.large_from, strict=True)):
             if new > int(old * (1 + headroom)):
                 changes.append(Change(record.name, large_name(number), old, new))
+        for eight, (old, new) in enumerate(zip(had.small_at_once, record.small_at_once, strict=True)):
+            if new > int(old * (1 + headroom)) and shares(had, eight):
+                changes.append(Change(record.name, eight_name(eight), old, new))
     return changes
 
 
@@ -156,6 +168,16 @@ def with_headroom(profile: Profile, headroom: float) -> Profile:
             span_granules=more(record.span_granules),
             page_granules=more(record.page_granules),
             large_from=tuple(more(count) for count in record.large_from),
+            small_at_once=tuple(more(count) for count in record.small_at_once),
         )
 
     return replace(profile, records=tuple(raised(record) for record in profile.records))
+
+
+def each_apart(profile: Profile) -> Profile:
+    """Without what says that sizes take turns: each size gets its own store."""
+    records = (
+        replace(one, large_from=(0,) * len(one.large_from), small_at_once=(0,) * len(one.small_at_once))
+        for one in profile.records
+    )
+    return replace(profile, records=tuple(records))

@@ -8,23 +8,22 @@ from functools import reduce
 from typing import Any
 
 from rtmalloc_tools.profile.combine import maximum
-from rtmalloc_tools.profile.profile_format import DOUBLINGS, Profile, Record
+from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
-    BLOCKS_MORE,
     CLASSES,
     EXTENT_MAX,
     EXTENT_MORE,
     GRANULE,
     PAGE_KINDS,
-    PER_DOUBLING,
     SEGMENT,
     block_size,
     round_up,
 )
+from rtmalloc_tools.profile.stores import stores_of
 
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
-    "order it asks. What the profile does not cover is a miss, and comes on top.",
+    "order it asks for what the profile counts. What it does not count is a miss, and comes on top.",
     "seg": "What the allocator makes ready: the recorded pages and spans, an eighth and 256 KiB more. Not a "
     "bound of what the program needs: another order of requests may fragment more, and is "
     "then a miss.",
@@ -101,44 +100,6 @@ def levelled(profile: Profile) -> list[Record]:
         return reduce(maximum, [its for its in routines[mine.module, mine.offset] if is_alike(mine, its)], mine)
 
     return [level(record) for record in threads]
-
-
-@dataclass(frozen=True)
-class Shared:
-    """The stores for the large sizes up to some doubling that take the least memory: (blocks, size) of each."""
-
-    bytes: int
-    stores: tuple[tuple[int, int], ...]
-
-
-def large_stores(record: Record, mode: str) -> list[tuple[int, int]]:
-    """Each large size its own store, or some doublings of the size one for all (src/plan.c)."""
-    doublings = [
-        [
-            (count, block_size(number))
-            for number, count in enumerate(record.blocks[first : first + PER_DOUBLING], first)
-            if count and (mode == "pag" or block_size(number) > EXTENT_MAX)
-        ]
-        for first in range(CLASSES + 1, CLASSES + 1 + DOUBLINGS * PER_DOUBLING, PER_DOUBLING)
-    ]
-    least = [Shared(0, ())]
-    for last, own in enumerate(doublings):
-        best = Shared(least[last].bytes + sum(n * size for n, size in own), least[last].stores + tuple(own))
-        for start in reversed(range(last + 1) if own else ()):
-            together = sum(n for one in doublings[start : last + 1] for n, _ in one)
-            blocks = min(record.large_from[start] or together, together)
-            made = least[start].bytes + blocks * own[-1][1]
-            if made < best.bytes:
-                best = Shared(made, (*least[start].stores, (blocks, own[-1][1])))
-        least.append(best)
-    return list(least[-1].stores)
-
-
-def stores_of(record: Record, mode: str) -> list[tuple[int, int]]:
-    """(blocks, size) of each store of a thread's heap."""
-    pages = record.blocks[: CLASSES + 1] if mode == "pag" else ()
-    in_pages = [(count + BLOCKS_MORE, block_size(number)) for number, count in enumerate(pages) if count]
-    return in_pages + large_stores(record, mode)
 
 
 def tree_bytes(blocks: int) -> int:

@@ -1,0 +1,79 @@
+"""The stores that loading a profile makes for one thread, as src/plan.c plans them: blocks of one size, for one or more
+sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, Record
+from rtmalloc_tools.profile.size_classes import (
+    BLOCKS_MORE,
+    CLASSES,
+    EXTENT_MAX,
+    GRANULE,
+    PER_DOUBLING,
+    STORE_BLOCKS_MAX,
+    block_size,
+    round_up,
+)
+
+Store = tuple[int, int]  # blocks, size
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The stores for the large sizes up to some doubling that take the least memory: (blocks, size) of each."""
+
+    bytes: int
+    stores: tuple[Store, ...]
+
+
+def large_stores(record: Record, mode: str) -> list[Store]:
+    """Each large size its own store, or some doublings of the size one for all (src/plan.c)."""
+    doublings = [
+        [
+            (count, block_size(number))
+            for number, count in enumerate(record.blocks[first : first + PER_DOUBLING], first)
+            if count and (mode == "pag" or block_size(number) > EXTENT_MAX)
+        ]
+        for first in range(CLASSES + 1, CLASSES + 1 + DOUBLINGS * PER_DOUBLING, PER_DOUBLING)
+    ]
+    least = [Shared(0, ())]
+    for last, own in enumerate(doublings):
+        best = Shared(least[last].bytes + sum(n * size for n, size in own), least[last].stores + tuple(own))
+        for start in reversed(range(last + 1) if own else ()):
+            together = sum(n for one in doublings[start : last + 1] for n, _ in one)
+            blocks = min(record.large_from[start] or together, together)
+            made = least[start].bytes + blocks * own[-1][1]
+            if made < best.bytes:
+                best = Shared(made, (*least[start].stores, (blocks, own[-1][1])))
+        least.append(best)
+    return list(least[-1].stores)
+
+
+def eight_bins(eight: int) -> range:
+    return range(eight * PER_DOUBLING + 1, (eight + 1) * PER_DOUBLING + 1)
+
+
+def eight_stores(record: Record, eight: int) -> list[Store]:
+    """Of eight bins in pages each its own store; or one for all, of the last one's blocks, where that takes a quarter
+    less memory, as they were not at their peaks at the same time."""
+    bins = [number for number in eight_bins(eight) if record.blocks[number]]
+    own = [(record.blocks[number] + BLOCKS_MORE, block_size(number)) for number in bins]
+    together = sum(record.blocks[number] for number in bins)
+    blocks = min(record.small_at_once[eight] or together, together) + BLOCKS_MORE * len(bins)
+    top = block_size(eight_bins(eight)[-1])
+    apart = sum(round_up(count * size, GRANULE) for count, size in own)
+    if blocks <= STORE_BLOCKS_MAX and round_up(blocks * top, GRANULE) <= apart // 4 * 3:
+        return [(blocks, top)] if own else []
+    return own
+
+
+def shares(record: Record, eight: int) -> bool:
+    return len(eight_stores(record, eight)) < sum(record.blocks[number] > 0 for number in eight_bins(eight))
+
+
+def stores_of(record: Record, mode: str) -> list[Store]:
+    """Each store of a thread's heap."""
+    in_pages = [store for eight in range(EIGHTS) for store in eight_stores(record, eight)] if mode == "pag" else []
+    return in_pages + large_stores(record, mode)
