@@ -163,6 +163,8 @@ const char *check_heap(const struct heap *heap) {
   }
   REQUIRE(census.segments == heap->segments, "the heap knows how many segments it has");
   if (heap->stores) {
+    for (unsigned class = 1; class <= CLASSES; class ++)
+      REQUIRE(!heap->queue[class].head || heap->page[class] != &rtm_no_page, "a class with a queue has a current page");
     const char *broken = extent_check(&heap->extent, census.free_spans);
     return broken ? broken : check_queues(heap);
   }

@@ -299,10 +299,13 @@ RTM_INLINE void *take_fresh(struct span *page) {
 // No free span has EXTENT_ENOUGH granules: from then on as much as possible comes back, and new pages are short.
 RTM_INLINE bool is_scarce(const struct heap *heap) { return RTM_UNLIKELY(heap->extent.lists < heap->extent.enough); }
 
-// Where there is nothing else to be done, `class` being served.
+// Where there is nothing else to be done, `class` being served. A class with a queue keeps a current page.
 RTM_INLINE void visit(struct heap *heap, unsigned class) {
   struct span *idle = page_take_idle(heap, class);
-  if (idle) wait_for_time(heap, idle);
+  if (!idle) return;
+  uint32_t queued = heap->queue[idle->kind].head;
+  if (queued) page_make_current(heap, page_dequeue_first(heap, idle->kind, queued));
+  wait_for_time(heap, idle);
 }
 
 // One piece of what is to be done, a shorter one than in `tidy`.

@@ -154,14 +154,13 @@ RTM_INLINE bool collect(struct span *page) {
 
 // Collecting costs the freeing threads as much as the owner: both need the same cache lines. Where it brought less than
 // LITTLE blocks, the next comes after REST bytes have been handed out. So what is left waiting is at most a quarter of
-// each word of 64 blocks, and classes whose blocks are large have no rest. A heap that is recorded rests less: it does
-// not look for its own class first (take_further), and what waits would be in the profile.
-enum { LITTLE = 16, REST = 16384, RECORDED_REST = 4096 };
+// each word of 64 blocks, and classes whose blocks are large have no rest.
+enum { LITTLE = 16, REST = 16384 };
 
 void page_collect_any(struct heap *heap, struct span *page) {
   uint32_t used = page->used;
   bool any = collect(page);
-  if (used - page->used < LITTLE) heap->rest = heap->record ? RECORDED_REST : REST;
+  if (used - page->used < LITTLE) heap->rest = REST;
   if (!any || page_is_current(heap, page)) return;
   bool full = page_is_full(page);
   bool only = full ? !heap->queue[page->kind].head : page_is_only(page);
@@ -235,8 +234,7 @@ static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
   page = hint_peek(&heap->hints, class);
-  // What is recorded is what mode `seg` will need, which cannot look for a class (extent.h).
-  if (!page || !page_has_remote(page) || RTM_UNLIKELY(heap->record != NULL)) return take_from_new(heap, class);
+  if (!page || !page_has_remote(page)) return take_from_new(heap, class);
   void *block = take_remote(heap, page);
   if (heap->turn++ % ROUND == 0) remote_collect(heap);
   return block;

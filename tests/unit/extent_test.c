@@ -207,6 +207,42 @@ TEST(blocks_of_any_age_pass_through) {
   passes_through((const size_t[]){32 << 10, 100, 40 << 10, 2000, 9000}, 5, 600, true);
 }
 
+// Small blocks come until each class has been visited.
+static void visit_all(void) {
+  for (unsigned i = 0; i < 40000; i++) CHECK(rtm_malloc(16));
+}
+
+// A current page that is empty serves another class; the class goes on with the page that was queued, if there is one.
+TEST(classes_are_visited_in_turn) {
+  start(2 * EXTENT_GRANULES);
+  enum { BLOCKS = 400 };
+  size_t sizes[] = {2048, 1024};
+  static void *blocks[2][BLOCKS];
+  for (unsigned k = 0; k < 2; k++) {
+    struct span *page = NULL;
+    unsigned first = 0;  // block of the page that is current at last
+    for (unsigned i = 0; i < BLOCKS; i++) {
+      blocks[k][i] = rtm_malloc(sizes[k]);
+      if (heap->page[size_class(sizes[k])] != page) page = heap->page[size_class(sizes[k])], first = i;
+    }
+    for (unsigned i = k ? 0 : first; i < BLOCKS; i++) rtm_free(blocks[k][i]);
+    if (!k) rtm_free(blocks[k][0]);  // its page was full, and is queued
+    CHECK(heap->page[size_class(sizes[k])] == page && page->used == 1);
+    CHECK_EQUAL(heap->queue[size_class(sizes[k])].head != 0, !k);
+  }
+  visit_all();
+  CHECK(heap->page[size_class(sizes[0])] == span_of(window_granule(blocks[0][0])));
+  CHECK(heap->page[size_class(sizes[1])] == &rtm_no_page);
+  CHECK_EQUAL(rtm_no_page.used, 0);
+  CHECK_SOUND(rtm_check());
+  CHECK(!extent_may_open(heap, size_class(sizes[0])));
+  void *again = rtm_malloc(sizes[0]);
+  CHECK(again == blocks[0][0]);
+  CHECK(rtm_malloc(sizes[1]));
+  CHECK_EQUAL(misses(), 0);
+  CHECK_SOUND(rtm_check());
+}
+
 // A bit that comes late leads to what is something else by then: nothing is lost, and nothing handed out twice.
 TEST(late_hints_do_no_harm) {
   start(4 * EXTENT_GRANULES);
