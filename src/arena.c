@@ -21,7 +21,7 @@ struct arena rtm_arena;
 enum {
   FIRST_STEP = 64,      // granules: where memory is locked, the first step in which a segment is mapped
   FIRST_DESCRIBED = 8,  // segments
-  STEP_LEAST = 4,       // segments that are described ahead in one call
+  STEP_LEAST = 16,      // segments that are described ahead in one call
 };
 
 #define SPANS_SIZE ((size_t)SEGMENT_GRANULES * SPAN_SIZE)
@@ -312,19 +312,18 @@ static uint32_t step_from(uint32_t segments) {
 }
 
 // More descriptors or more of the table, whichever is behind. (The window's end is a multiple of the step.)
-static void describe_more(void) {
+static bool describe_more(void) {
   struct arena *a = &rtm_arena;
-  if (a->described == a->segments_most) return;
-  if (a->spans_described <= a->table_described)
-    describe_spans(a->spans_described + STEP_LEAST);
-  else
-    describe_table(a->table_described + STEP_LEAST);
+  if (a->described == a->segments_most) return false;
+  return a->spans_described <= a->table_described ? describe_spans(a->spans_described + STEP_LEAST)
+                                                  : describe_table(a->table_described + STEP_LEAST);
 }
 
-void arena_describe(void) {
+bool arena_describe(void) {
   os_lock_acquire(&rtm_arena.lock);
-  describe_more();
+  bool more = describe_more();
   os_lock_release(&rtm_arena.lock);
+  return more;
 }
 
 static void know(uint32_t end) {

@@ -59,12 +59,12 @@ void arena_give_segment(uint32_t segment, struct segment *s);
 bool arena_map(uint32_t segment, uint32_t granules, bool *taken);
 
 // Taking a segment does not have to wait for its descriptors and its part of the table if these are mapped before:
-// whenever they are few, arena_describe maps some of either. O(1).
+// whenever they are few, arena_describe maps some of either; false if that is not possible. O(1).
 RTM_INLINE bool arena_describes_few(void) {
   enum { FEW = 3 };
   return RTM_READ_RELAXED(rtm_arena.described) - RTM_READ_RELAXED(rtm_arena.segments_known) < FEW;
 }
-void arena_describe(void);
+bool arena_describe(void);
 
 // Looks whether what the process maps is locked; called soon after `unchecked` was set.
 void arena_see_locked(void);

@@ -86,12 +86,10 @@ RTM_INLINE void cut(struct heap *heap, struct span *span, uint32_t index, uint32
   insert(heap, rest, rest_length);
 }
 
-// NULL: there is none of this length. The caller sets what a span in use has, the table's entries too. `*index`: its
-// own.
-RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index) {
-  uint64_t found = heap->extent.lists & ~UINT64_C(0) << heap->extent.list_for[length];
-  if (RTM_UNLIKELY(!found)) return NULL;
-  struct extent_list *list = &heap->extent.list[bits_lowest(found)];
+// The first `length` granules of the list's first span. The caller sets what a span in use has, the table's entries
+// too.
+// `*index`: its own.
+RTM_INLINE struct span *take_first(struct heap *heap, struct extent_list *list, uint32_t length, uint32_t *index) {
   RTM_KEEP(list);
   struct span *span = list->first, *next = span->extent_next;
   list->first = next;
@@ -102,6 +100,13 @@ RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index
   *index = span_index(span);
   cut(heap, span, *index, length);
   return span;
+}
+
+// NULL: there is none of this length.
+RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index) {
+  uint64_t found = heap->extent.lists & ~UINT64_C(0) << heap->extent.list_for[length];
+  if (RTM_UNLIKELY(!found)) return NULL;
+  return take_first(heap, &heap->extent.list[bits_lowest(found)], length, index);
 }
 
 void extent_page_emptied(struct heap *heap, struct span *page) {
@@ -477,12 +482,38 @@ RTM_INLINE struct span *take_freed(struct heap *heap) {
   return span;
 }
 
+// As `take`, and before that the first span of the list below those of which every span is long enough, if that is.
+// (Where all blocks have one length, that is where they come back to.) 2 granules or more.
+RTM_INLINE struct span *take_span(struct heap *heap, uint32_t length) {
+  unsigned number = heap->extent.list_for[length];
+  struct extent_list *list = &heap->extent.list[number - 1];
+  if (!list->first || list->first->length < length) {
+    uint64_t found = heap->extent.lists & ~UINT64_C(0) << number;
+    if (RTM_UNLIKELY(!found)) return NULL;
+    list = &heap->extent.list[bits_lowest(found)];
+  }
+  uint32_t index;
+  return take_first(heap, list, length, &index);
+}
+
+// A freed block that fits serves at once, as it is, and leaves time for another.
+static RTM_NOINLINE void *large_of_freed(struct heap *heap, struct span *freed) {
+  struct span *other = take_freed(heap);
+  if (other) give(heap, other);
+  return freed->start;
+}
+
+// It may be longer by an eighth.
+RTM_INLINE bool fits(const struct span *freed, uint32_t length) { return freed->length - length <= freed->length / 8; }
+
 void *extent_large(struct heap *heap, size_t size) {
   uint32_t length = granules_for(size);
   struct span *freed = take_freed(heap);
-  if (freed) give(heap, freed);
-  uint32_t index;
-  struct span *span = take(heap, length, &index);
+  if (freed) {
+    if (fits(freed, length)) return large_of_freed(heap, freed);
+    give(heap, freed);
+  }
+  struct span *span = take_span(heap, length);
   return RTM_LIKELY(span != NULL) ? start(heap, span) : alloc_miss(size);
 }
 
@@ -503,10 +534,9 @@ void *extent_aligned(struct heap *heap, size_t size, size_t alignment) {
   if (size > EXTENT_MAX || alignment > EXTENT_MAX || length + unit - 1 > EXTENT_SPAN_MAX) return NULL;
   struct span *freed = take_freed(heap);
   if (freed) give(heap, freed);
-  uint32_t index;
-  struct span *span = take(heap, length + unit - 1, &index);
+  struct span *span = take_span(heap, length + unit - 1);
   if (RTM_UNLIKELY(!span)) return NULL;
-  uint32_t skip = -index & (unit - 1);
+  uint32_t skip = -span_index(span) & (unit - 1);
   struct span *aligned = span + skip;
   aligned->length = span->length - skip;
   void *block = start(heap, aligned);
@@ -539,7 +569,7 @@ void *extent_late(struct heap *heap, size_t size) {
   uint32_t index;
   struct span *span;
   if (size > BLOCK_MAX) {
-    span = take(heap, granules_for(size), &index);
+    span = take_span(heap, granules_for(size));
     return span ? start(heap, span) : NULL;
   }
   unsigned class = size_class(size);

@@ -18,6 +18,12 @@ enum heap_state {
   HEAP_COUNTED,  // owned, and operations are counted or checked: frees leave their short paths
 };
 
+enum spare_state {
+  SPARE_UNREADY,
+  SPARE_READY,     // mapped as far as possible
+  SPARE_AND_MORE,  // the same; the next medium block's operation sees to what the next spare one needs (arena_describe)
+};
+
 struct page_queue {
   uint32_t head, tail;  // span indices; first in, first out
 };
@@ -44,7 +50,7 @@ struct heap {
   uint64_t learned;                // keep_of_live as it was when the heap last changed hands
   bool took_clean;                 // since segment_learn last asked
   uint32_t spare;                  // a segment that waits for the next need; 0: none
-  bool spare_ready;                // and it is mapped as far as possible
+  uint8_t spare_ready;             // enum spare_state
   bool partly_mapped;              // not all that is in segments is mapped
   bool keeps_pages;                // an empty page stays if its class has no other with free blocks
   uint32_t waiting;                // span index: stack of empty spans to be released (segment_wait)

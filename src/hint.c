@@ -104,40 +104,6 @@ RTM_INLINE struct span *take_below(struct hint_group *group) {
   return spans ? leaf->span[bits_lowest(spans)] : NULL;
 }
 
-// A group of the class below which something may be; NULL if none is found.
-RTM_INLINE struct hint_group *find_group(struct hints *hints, unsigned class) {
-  struct hint_class *c = &hints->class[class];
-  struct hint_group *group = c->group;
-  if (!group) return NULL;
-  // A class of more than 4096 spans has several groups; four are looked at, and the next time the next four.
-  for (unsigned i = 0; i < 4; i++) {
-    if (atomic_load_explicit(&group->word.bits, memory_order_relaxed)) {
-      c->group = group;
-      return group;
-    }
-    group = group->next;
-    if (group == c->group) return NULL;
-  }
-  c->group = group;
-  return NULL;
-}
-
-static void stash_below(struct hints *hints, struct hint_group *group) {
-  uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
-  if (leaves) {
-    struct hint_leaf *leaf = group->leaf[bits_lowest(leaves)];
-    hints->stash = leaf;
-    hints->stash_bits = atomic_exchange_explicit(&leaf->word.bits, 0, memory_order_seq_cst);
-    if (!settle_level(&leaf->word)) return;
-  }
-  settle_level(&group->word);
-}
-
-void hint_fill_stash(struct hints *hints) {
-  struct hint_group *group = find_group(hints, SPAN_MEDIUM);
-  if (group) stash_below(hints, group);
-}
-
 void hint_empty_stash(struct hints *hints) {
   while (hints->stash_bits) {
     uint64_t bit = hints->stash_bits & -hints->stash_bits;
@@ -197,7 +163,9 @@ RTM_INLINE struct span *take_in_turn(struct hints *hints, uint32_t word, uint64_
   *later = ~UINT64_C(1) << place;
   struct hint_group *group = hints->group[word * HINT_FANOUT + place];
   if (group->class != SPAN_MEDIUM) return take_below(group);
-  stash_below(hints, group);
+  hints->class[SPAN_MEDIUM].group = group;
+  hints->stash_bits = hint_take_leaf(hints);
+  settle_level(&group->word);
   return NULL;
 }
 

@@ -30,23 +30,19 @@ static struct span *align_span(struct heap *heap, struct span *span, uint32_t le
   return span;
 }
 
-// Whether the heap is recorded: looked at once in each operation, and a constant in what is inlined into it.
-RTM_INLINE bool is_recorded(const struct heap *heap) { return RTM_UNLIKELY(heap->record != NULL); }
-
 // The span is in use from now on; it has its place in the hint tree.
-RTM_INLINE void *start_attached(struct heap *heap, struct span *span, bool zero, bool recorded) {
+RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
   span->used = 1;
   span->reciprocal = 0;
   span->flags = zero ? MEDIUM_ZERO : 0;
   if (SECURE_VARIANT) secure_guard(span);
   span_set_tag(span, (uintptr_t)heap | TAG_SLOW);
-  if (recorded) record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
   if (!span->start) __builtin_unreachable();
   return span->start;
 }
 
-RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero, bool recorded) {
-  if (RTM_LIKELY(hint_attach(&heap->hints, SPAN_MEDIUM, span))) return start_attached(heap, span, zero, recorded);
+RTM_INLINE void *attach_and_start(struct heap *heap, struct span *span, bool zero) {
+  if (RTM_LIKELY(hint_attach(&heap->hints, SPAN_MEDIUM, span))) return start(heap, span, zero);
   segment_give(heap, span, zero ? 0 : span->length);
   return NULL;
 }
@@ -77,123 +73,224 @@ RTM_INLINE bool take_remote(struct span *span) {
 }
 
 // The span of a medium block that waits; NULL if none does, or a page before it.
-static RTM_NOINLINE struct span *take_waiting(struct heap *heap) {
+RTM_INLINE struct span *take_waiting(struct heap *heap) {
   struct span *span = span_at(heap->waiting);
-  if (span->kind != SPAN_MEDIUM) return NULL;
+  if (RTM_LIKELY(span->kind != SPAN_MEDIUM)) return NULL;
   heap->waiting = span->next;
   return span;
 }
 
 // The span of a block that another thread has freed; NULL if none was found.
-RTM_INLINE struct span *take_freed(struct heap *heap, bool recorded) {
-  if (!heap->hints.stash_bits) {
-    hint_fill_stash(&heap->hints);
-    return NULL;
-  }
-  struct span *span = hint_take_stashed(&heap->hints);
-  if (!span || !take_remote(span)) return NULL;
-  if (recorded) note_gone(heap, span->length);
-  return span;
+RTM_INLINE struct span *take_freed(struct heap *heap) {
+  struct span *span = hint_take_medium(&heap->hints);
+  return span && take_remote(span) ? span : NULL;
 }
 
-// What comes before a span is taken: one thing, as each is work enough for one operation. What the next operations need
-// of the arena comes first (see segment_must_prepare); then, as many blocks come back as go out, as long as other
-// threads have freed any. Returns the span of one of these, or NULL.
-RTM_INLINE struct span *prepare(struct heap *heap, bool recorded) {
-  if (RTM_LIKELY(heap->spare_ready)) {
-    if (RTM_UNLIKELY(arena_describes_few())) {
-      arena_describe();
-      return NULL;
-    }
-    if (segment_must_extend(heap)) {
-      segment_extend(heap);
-      return NULL;
-    }
-  } else if (!segment_has_whole(heap)) {
-    if (RTM_LIKELY(!heap->spare)) {
-      heap->spare = arena_take_mapped();
-      heap->spare_ready = true;
-    } else {
-      segment_map_spare(heap);
-    }
-    return NULL;
+// What the next operations need of the arena comes before anything else (see segment_must_prepare).
+RTM_INLINE bool must_prepare(const struct heap *heap) {
+  return RTM_UNLIKELY(heap->spare_ready != SPARE_READY) && (heap->spare_ready || !segment_has_whole(heap));
+}
+static void prepare(struct heap *heap) {
+  if (heap->spare_ready) {
+    if (!arena_describe() || !arena_describes_few()) heap->spare_ready = SPARE_READY;
+  } else if (RTM_LIKELY(!heap->spare)) {
+    heap->spare = arena_take_mapped();
+    heap->spare_ready = arena_describes_few() ? SPARE_AND_MORE : SPARE_READY;
+  } else {
+    segment_map_spare(heap);
   }
-  // (What is in the stash makes the longest operations. What comes back has its place in the hint tree.)
-  if (RTM_UNLIKELY(heap->hints.stash_bits != 0) || RTM_UNLIKELY(hint_pending(&heap->hints))) {
-    if (RTM_UNLIKELY(segment_must_shrink(heap)) && !hint_must_grow(&heap->hints, SPAN_MEDIUM)) {
-      segment_shrink(heap);
-      return NULL;
-    }
-    struct span *freed = take_freed(heap, recorded);
-    if (freed) return freed;
-  } else if (RTM_UNLIKELY(heap->waiting) && !hint_must_grow(&heap->hints, SPAN_MEDIUM)) {
-    return take_waiting(heap);
+}
+
+// One thing for the heap, where no other thread has freed a block.
+RTM_INLINE void tend(struct heap *heap) {
+  if (segment_must_extend(heap))
+    segment_extend(heap);
+  else if (hint_must_grow(&heap->hints, SPAN_MEDIUM))
+    hint_grow(&heap->hints, SPAN_MEDIUM);
+  else if (RTM_UNLIKELY(segment_must_shrink(heap)))
+    segment_shrink(heap);
+}
+
+// The rest of a span that another thread has freed goes back, to the system if there is too much.
+RTM_INLINE void shorten_freed(struct heap *heap, struct span *span, uint32_t length) {
+  struct span *rest = segment_split(span, length);
+  if (!rest) return;
+  unsigned joined;
+  rest = segment_join(heap, rest, rest->length, &joined);
+  if (RTM_UNLIKELY(segment_must_shrink(heap)))
+    segment_shrink_by(heap, rest);
+  else
+    segment_insert_dirty(heap, rest);
+}
+
+// A span of this length serves a request of half of it or more as it is where another block waits: the time is for that
+// one.
+RTM_INLINE bool is_near(uint32_t length, uint32_t request) { return length - request <= length / 2; }
+
+// The span of a freed block that is long enough.
+static RTM_NOINLINE void *take_fitting(struct heap *heap, struct span *freed, uint32_t length) {
+  if (heap->hints.stash_bits && is_near(freed->length, length)) {
+    struct span *other = take_freed(heap);
+    if (other) medium_release(heap, other);
+  } else if (freed->length > length) {
+    shorten_freed(heap, freed, length);
   }
-  if (hint_must_grow(&heap->hints, SPAN_MEDIUM)) hint_grow(&heap->hints, SPAN_MEDIUM);
-  return NULL;
+  return start(heap, freed, false);
+}
+
+// The span gets the place in the hint tree of one that is gone.
+RTM_INLINE void *pass_and_start(struct heap *heap, struct span *span, bool zero, struct hint_word *hint, uint64_t bit) {
+  hint_pass(hint, bit, span);
+  return start(heap, span, zero);
+}
+
+static RTM_COLD void *vacate(struct hint_word *hint, uint64_t bit, size_t size) {
+  hint_vacate(hint, bit);
+  return medium_out_of_memory(size);
+}
+
+static RTM_COLD void *map_and_start(struct heap *heap, struct span *span, uint32_t dirty, size_t size,
+                                    struct hint_word *hint, uint64_t bit) {
+  bool zero = span->used == 0;
+  span = segment_map(heap, span, dirty, span->length, &zero);
+  return span ? pass_and_start(heap, span, zero, hint, bit) : vacate(hint, bit, size);
+}
+
+// The first part of a free span in no set.
+RTM_INLINE void *take_part(struct heap *heap, struct span *span, size_t size, struct hint_word *hint, uint64_t bit) {
+  uint32_t dirty = segment_take_part(heap, span, granules_for(size));
+  if (RTM_UNLIKELY(heap->partly_mapped) && !segment_is_mapped(span))
+    return map_and_start(heap, span, dirty, size, hint, bit);
+  return pass_and_start(heap, span, span->used == 0, hint, bit);
+}
+
+static RTM_NOINLINE void *take_anywhere(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
+  struct span *span = segment_find(heap, granules_for(size));
+  if (!span) span = segment_more(heap);
+  return span ? take_part(heap, span, size, hint, bit) : vacate(hint, bit, size);
+}
+
+// Half a segment is not free in one piece.
+static RTM_NOINLINE void *take_of_spare(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
+  if (RTM_UNLIKELY(!heap->spare_ready) || !segment_must_extend(heap) || segment_at(heap->spare)->mapped < SEGMENT_USED)
+    return take_anywhere(heap, size, hint, bit);
+  struct span *span = segment_take_of_spare(heap, granules_for(size));
+  return pass_and_start(heap, span, span->used == 0, hint, bit);
 }
 
 // A block that another thread has freed makes room for the next: its span if that is long enough, else its place in the
-// hint tree.
-RTM_INLINE void *take_for_freed(struct heap *heap, struct span *freed, uint32_t length, bool recorded) {
-  if (freed->length >= length) {
-    if (freed->length > length) segment_shorten(heap, freed, length, false);
-    return start_attached(heap, freed, false, recorded);
-  }
+// hint tree. (The longest path. All calls are at an end, so that none costs the others their registers.)
+static RTM_NOINLINE void *take_for_freed(struct heap *heap, struct span *freed, size_t size) {
+  uint32_t length = granules_for(size);
+  if (freed->length >= length) return take_fitting(heap, freed, length);
   struct hint_word *hint = freed->hint;
   uint64_t bit = freed->hint_bit;
   unsigned joined;
   struct span *span = segment_join(heap, freed, freed->length, &joined);
   if (span->length < length) {
     segment_insert_dirty(heap, span);
-    span = NULL;
+    if (RTM_UNLIKELY(!segment_has_half(heap))) return take_of_spare(heap, size, hint, bit);
+    span = segment_find(heap, length);
+    if (RTM_UNLIKELY(!span)) return take_anywhere(heap, size, hint, bit);
   }
-  bool zero;
-  span = segment_take(heap, span, length, &zero);
-  if (RTM_UNLIKELY(!span)) {
-    hint_vacate(hint, bit);
-    return NULL;
-  }
-  hint_pass(hint, bit, span);
-  return start_attached(heap, span, zero, recorded);
+  return take_part(heap, span, size, hint, bit);
 }
 
-RTM_INLINE void *take(struct heap *heap, size_t size, bool recorded) {
-  uint32_t length = granules_for(size);
-  struct span *freed = prepare(heap, recorded);
-  if (freed) return take_for_freed(heap, freed, length, recorded);
+// NULL if out of memory.
+RTM_INLINE void *take_free(struct heap *heap, size_t size) {
   bool zero;
-  struct span *span = segment_take(heap, NULL, length, &zero);
-  return RTM_LIKELY(span != NULL) ? start(heap, span, zero, recorded) : NULL;
+  struct span *span = segment_take(heap, NULL, granules_for(size), &zero);
+  return RTM_LIKELY(span != NULL) ? attach_and_start(heap, span, zero) : NULL;
 }
 
-static RTM_NOINLINE void *take_recorded(struct heap *heap, size_t size) { return take(heap, size, true); }
+static RTM_NOINLINE void *prepare_and_take(struct heap *heap, size_t size) {
+  prepare(heap);
+  void *block = take_free(heap, size);
+  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+}
 
-void *medium_malloc_unusual(struct heap *heap, size_t size) {
-  if (heap->stores) return extent_large(heap, size);
-  // Of rtm_no_heap: the thread has none yet, or operations are counted.
-  void *block = heap->record ? take_recorded(heap, size) : NULL;
-  return block ? block : medium_out_of_memory(size);
+static RTM_NOINLINE void *tend_and_take(struct heap *heap, size_t size) {
+  tend(heap);
+  void *block = take_free(heap, size);
+  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+}
+
+static RTM_NOINLINE void *take_unfreed(struct heap *heap, size_t size) {
+  struct span *waited = take_waiting(heap);
+  return waited ? take_for_freed(heap, waited, size) : tend_and_take(heap, size);
+}
+
+// As many blocks come back as go out, as long as other threads have freed any.
+void *medium_malloc_or(struct heap *heap, size_t size) {
+  if (RTM_UNLIKELY(must_prepare(heap))) return prepare_and_take(heap, size);
+  struct span *freed = take_freed(heap);
+  return freed ? take_for_freed(heap, freed, size) : take_unfreed(heap, size);
+}
+
+// The same in pieces, for what does more with the span: the first, before it is taken. Two blocks come back, as what is
+// taken then is never one of them. Returns the granules of the first, 0 if there was none.
+static uint32_t tend_or_release(struct heap *heap) {
+  if (RTM_UNLIKELY(must_prepare(heap))) {
+    prepare(heap);
+    return 0;
+  }
+  struct span *freed = take_freed(heap);
+  if (!freed) {
+    struct span *waited = take_waiting(heap);
+    if (waited)
+      medium_release(heap, waited);
+    else
+      tend(heap);
+    return 0;
+  }
+  uint32_t length = freed->length;
+  medium_release(heap, freed);
+  struct span *other = take_freed(heap);
+  if (other) {
+    if (RTM_UNLIKELY(heap->record != NULL)) note_gone(heap, other->length);
+    medium_release(heap, other);
+  }
+  return length;
+}
+
+// `gone`: what came back for it counts until now. Another thread may be so late the next time.
+static void record_taken(struct heap *heap, uint32_t length, uint32_t gone) {
+  if (length) record_large(heap->record, (size_t)length << GRANULE_SHIFT);
+  if (gone) note_gone(heap, gone);
+}
+
+RTM_INLINE void *finish(struct heap *heap, struct span *span, bool zero, uint32_t gone) {
+  uint32_t length = span ? span->length : 0;
+  void *block = span ? attach_and_start(heap, span, zero) : NULL;
+  if (RTM_UNLIKELY(heap->record != NULL)) record_taken(heap, block ? length : 0, gone);
+  return block;
 }
 
 void *medium_malloc(struct heap *heap, size_t size) {
-  return is_recorded(heap) ? take_recorded(heap, size) : take(heap, size, false);
+  uint32_t gone = tend_or_release(heap);
+  bool zero;
+  struct span *span = segment_take(heap, NULL, granules_for(size), &zero);
+  return finish(heap, span, zero, gone);
 }
 
-void *medium_malloc_or(struct heap *heap, size_t size) {
-  void *block = take(heap, size, false);
-  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+// Of rtm_no_heap: the thread has none yet, or operations are counted.
+static RTM_NOINLINE void *take_recorded(struct heap *heap, size_t size) {
+  void *block = heap->record ? medium_malloc(heap, size) : NULL;
+  return block ? block : medium_out_of_memory(size);
+}
+
+void *medium_malloc_unusual(struct heap *heap, size_t size) {
+  return heap->stores ? extent_large(heap, size) : take_recorded(heap, size);
 }
 
 void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
   uint32_t length = granules_for(size), unit = (uint32_t)(alignment >> GRANULE_SHIFT);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
-  struct span *freed = prepare(heap, is_recorded(heap));
-  if (freed) medium_release(heap, freed);
+  uint32_t gone = tend_or_release(heap);
   bool zero;
   struct span *span = segment_take(heap, NULL, length + unit - 1, &zero);
   if (span) span = align_span(heap, span, length, unit, zero);
-  return span ? start(heap, span, zero, is_recorded(heap)) : NULL;
+  return finish(heap, span, zero, gone);
 }
 
 // Too much free memory goes back in the same operation: what this span has become if joining it with its neighbours was
@@ -231,7 +328,7 @@ void medium_free(struct heap *heap, struct span *span, void *block) {
 void medium_collect(struct heap *heap, struct span *span) {
   if (!take_remote(span)) return;
   segment_wait(heap, span);
-  if (is_recorded(heap)) note_gone(heap, span->length);
+  if (RTM_UNLIKELY(heap->record != NULL)) note_gone(heap, span->length);
 }
 
 static RTM_NOINLINE bool resize(struct heap *heap, struct span *span, uint32_t length) {

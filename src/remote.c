@@ -14,7 +14,7 @@ void remote_free_twice(const void *block) {
 void remote_collect(struct heap *heap) {
   struct hints *hints = &heap->hints;
   if (hints->stash_bits) {
-    struct span *span = hint_take_stashed(hints);
+    struct span *span = hint_take_medium(hints);
     if (span) medium_collect(heap, span);
     return;
   }

@@ -176,15 +176,14 @@ RTM_INLINE struct span *segment_split(struct span *span, uint32_t length) {
   if (RTM_UNLIKELY(!rest)) return NULL;
   uint32_t *table = rtm_window_table + window_granule(span->start);
   uint32_t whole = span->length, rest_index = span_index(rest);
-  rest->start = span->start + ((size_t)length << GRANULE_SHIFT);
-  rest->length = whole - length;
-  rest->kind = SPAN_FREE;
-  rest->tag = TAG_NONE;
-  rest->used = 0;
-  span->length = length;
   table[length - 1] = span_index(span);
   table[length] = rest_index;
   table[whole - 1] = rest_index;
+  span->length = length;
+  rest->start = span->start + ((size_t)length << GRANULE_SHIFT);
+  rest->kind = SPAN_FREE;  // (its tag is TAG_NONE, as that of any descriptor that is not in use)
+  rest->used = 0;
+  rest->length = whole - length;
   return rest;
 }
 
@@ -198,25 +197,60 @@ RTM_INLINE bool segment_is_mapped(const struct span *span) {
   return span_granule(span) % SEGMENT_GRANULES + span->length <= segment_of(span)->mapped;
 }
 
-// As segment_take, but the memory may not be mapped yet. `*dirty`: as many granules as it has to count as dirty when it
-// is given back untouched.
+// The first `length` granules of a free span in no set become one in use; the rest is free again. Returns as many
+// granules as it has to count as dirty when it is given back untouched.
+RTM_INLINE uint32_t segment_take_part(struct heap *heap, struct span *span, uint32_t length) {
+  uint32_t dirty = span->used, whole = span->length;
+  if (whole > length) {
+    struct span *rest = segment_split(span, length);
+    if (RTM_LIKELY(rest != NULL)) {
+      dirty -= segment_leave_dirty(rest, dirty, length);
+      segment_insert(heap, rest);
+      whole = length;
+    }
+  }
+  heap->dirty -= dirty;
+  heap->live += whole;
+  span->kind = SPAN_MEDIUM;  // in use, whatever the caller makes of it
+  return dirty;
+}
+
+// The first `length` granules of the spare segment, which is ready, and mapped whole. (segment_more and
+// segment_take_part in one, for the longest path: what is the same in each new segment is not looked up.)
+RTM_INLINE struct span *segment_take_of_spare(struct heap *heap, uint32_t length) {
+  uint32_t first = heap->spare * SEGMENT_GRANULES, index = first + FIRST_SPAN_SLOT, *table = rtm_window_table + first;
+  struct segment *s = segment_at(heap->spare);
+  struct span *span = span_at(index), *rest = (struct span *)((char *)span + SPAN_SIZE);
+  heap->spare = 0;
+  heap->spare_ready = SPARE_UNREADY;
+  heap->segments++;
+  s->first_unused = FIRST_SPAN_SLOT + 2;
+  __atomic_store_n(&s->heap, heap, __ATOMIC_RELAXED);
+  table[0] = table[length - 1] = index;
+  table[length] = table[SEGMENT_USED - 1] = index + 1;
+  uint32_t dirty = s->retained;  // what was mapped before may hold old contents
+  char *start = granule_address(first);
+  span->start = start;
+  span->length = length;
+  span->used = dirty;
+  span->kind = SPAN_MEDIUM;
+  rest->start = start + ((size_t)length << GRANULE_SHIFT);
+  rest->length = SEGMENT_USED - length;
+  rest->kind = SPAN_FREE;
+  heap->dirty += segment_leave_dirty(rest, dirty, length);
+  heap->live += length;
+  segment_insert(heap, rest);
+  return span;
+}
+
+// As segment_take, but the memory may not be mapped yet. `*dirty`: see segment_take_part.
 RTM_INLINE struct span *segment_take_unmapped(struct heap *heap, struct span *span, uint32_t length, uint32_t *dirty) {
   if (!span) span = segment_find(heap, length);
   if (RTM_UNLIKELY(!span)) {
     span = segment_more(heap);
     if (!span) return NULL;
   }
-  *dirty = span->used;
-  if (span->length > length) {
-    struct span *rest = segment_split(span, length);
-    if (RTM_LIKELY(rest != NULL)) {
-      *dirty -= segment_leave_dirty(rest, *dirty, length);
-      segment_insert(heap, rest);
-    }
-  }
-  heap->dirty -= *dirty;
-  heap->live += span->length;
-  span->kind = SPAN_MEDIUM;  // in use, whatever the caller makes of it
+  *dirty = segment_take_part(heap, span, length);
   return span;
 }
 
@@ -271,9 +305,9 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
   uint32_t index = span_index(span);
   table[0] = index;
   table[length - 1] = index;
-  span->length = length;
-  span->used = dirty;
   heap->dirty += dirty - dirty_before;
+  span->used = dirty;
+  span->length = length;
   return span;
 }
 

@@ -1,11 +1,14 @@
 // What a heap gets along with. Classes of large blocks that are busy one after the other, while small blocks come and
 // stay: each class needs its pages only for a while. Generations of threads that leave blocks of many sizes to the main
-// thread, which frees them: the next thread of the heap has little to do but to take them back. And small sizes that
-// take turns, in an order that a number chooses: whatever a block can do that has a store of its own size.
+// thread, which frees them: the next thread of the heap has little to do but to take them back. Blocks of LEAST to MOST
+// KiB that another thread frees, the oldest first. And small sizes that take turns, in an order that a number chooses:
+// whatever a block can do that has a store of its own size.
 //
-//   sparing classes|generations|sizes [SEED]
+//   sparing classes|generations|passing LEAST MOST|sizes [SEED]
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -66,6 +69,38 @@ static void follow_each_other(void) {
   }
 }
 
+enum { LIVE = 300 };
+static void *_Atomic passed;
+
+static void *free_what_is_passed(void *end) {
+  for (void *block; (block = atomic_exchange(&passed, NULL)) != end;)
+    if (block)
+      free(block);
+    else
+      sched_yield();
+  return NULL;
+}
+
+static void pass(void *block) {
+  for (void *empty = NULL; !atomic_compare_exchange_weak(&passed, &empty, block); empty = NULL) sched_yield();
+}
+
+static void pass_blocks_on(uint32_t least, uint32_t most) {
+  static void *blocks[LIVE];
+  uint32_t random = 1;
+  pthread_t other;
+  if (pthread_create(&other, NULL, free_what_is_passed, &passed)) abort();
+  for (unsigned i = 0; i < 60 * LIVE; i++) {
+    void **block = &blocks[i % LIVE];
+    if (*block) pass(*block);
+    random = random * 1664525 + 1013904223;
+    *block = malloc((size_t)(least + (random >> 8) % (most - least)) << 10);
+    if (!*block) abort();
+  }
+  pass(&passed);
+  pthread_join(other, NULL);
+}
+
 enum { AT_ONCE = 1000 };
 static char *taken[AT_ONCE];
 
@@ -114,6 +149,8 @@ int main(int argc, char **argv) {
   if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
     use_classes_in_turn();
+  else if (strcmp(argv[1], "passing") == 0)
+    pass_blocks_on(argc > 2 ? (uint32_t)atoi(argv[2]) : 20, argc > 3 ? (uint32_t)atoi(argv[3]) : 32);
   else if (strcmp(argv[1], "sizes") == 0)
     let_sizes_take_turns(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
   else

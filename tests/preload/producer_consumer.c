@@ -1,8 +1,9 @@
 // One thread allocates, others free: blocks of mixed sizes, in phases that change the range, at
 // most 10^4 blocks ahead. Peak resident memory stays within 1.5 times the peak of live memory
 // (blocks in flight included) plus 8 MiB.
-//   producer_consumer OPERATIONS CONSUMERS [stopped | AHEAD]
+//   producer_consumer OPERATIONS CONSUMERS [stopped | medium | AHEAD]
 // AHEAD: at most so many blocks ahead rather than 10^4; then little is live in many size classes.
+// medium: blocks of 33 KB and more alone, at most 200 ahead: each has a span of its own.
 // With `stopped`, signals put a random consumer to sleep for some ms, between any two of its
 // instructions, while the others go on.
 #include "check.h"
@@ -77,6 +78,14 @@ static size_t freed_bytes(void) {
     return sum;
 }
 
+static size_t medium_in_phase(uint64_t *seed, size_t phase) {
+    switch (phase % 3) {
+    case 0: return random_between(seed, 33000, 200000);
+    case 1: return 100000;
+    default: return random_log_between(seed, 33000, MOST_SIZE);
+    }
+}
+
 // Each phase has its own range of sizes, so that the memory of one must serve the next.
 static size_t size_in_phase(uint64_t *seed, size_t phase) {
     switch (phase % 8) {
@@ -92,12 +101,12 @@ static size_t size_in_phase(uint64_t *seed, size_t phase) {
 }
 
 // Returns the peak of live bytes.
-static size_t produce(size_t operations) {
+static size_t produce(size_t operations, bool medium) {
     enum { PHASE = 60000 };  // six times what can be in flight
     uint64_t seed = 1;
     size_t allocated = 0, peak = 0;
     for (size_t i = 0; i < operations; i++) {
-        size_t size = size_in_phase(&seed, i / PHASE);
+        size_t size = medium ? medium_in_phase(&seed, i / PHASE) : size_in_phase(&seed, i / PHASE);
         struct item item = {malloc(size), size};
         CHECK(item.block != NULL, "operation %zu", i);
         touch_pages(item.block, size);
@@ -136,12 +145,13 @@ static void *stop_at_random(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 3 || argc == 4, "usage: producer_consumer OPERATIONS CONSUMERS [stopped | AHEAD]");
+    CHECK(argc == 3 || argc == 4, "usage: producer_consumer OPERATIONS CONSUMERS [stopped | medium | AHEAD]");
     size_t operations = (size_t)atof(argv[1]);  // 1e8 is readable
     consumers = (size_t)atoi(argv[2]);
     CHECK(consumers >= 1 && consumers <= MOST_CONSUMERS, "1 to %d consumers", MOST_CONSUMERS);
     bool stopped = argc == 4 && strcmp(argv[3], "stopped") == 0;
-    size_t ahead = argc == 4 && !stopped ? (size_t)atoi(argv[3]) : AHEAD;
+    bool medium = argc == 4 && strcmp(argv[3], "medium") == 0;
+    size_t ahead = medium ? 200 : argc == 4 && !stopped ? (size_t)atoi(argv[3]) : AHEAD;
     CHECK(ahead >= consumers && ahead <= AHEAD, "%zu to %d blocks ahead", consumers, AHEAD);
     struct sigaction action = {.sa_handler = sleep_in_handler};
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
@@ -155,7 +165,7 @@ int main(int argc, char **argv) {
     if (stopped) CHECK(pthread_create(&stopper, NULL, stop_at_random, threads) == 0);
     reset_peak_resident();
     size_t baseline = resident_bytes();
-    size_t live_peak = produce(operations);
+    size_t live_peak = produce(operations, medium);
     atomic_store(&done, true);
     if (stopped) CHECK(pthread_join(stopper, NULL) == 0);
     for (size_t i = 0; i < consumers; i++) CHECK(pthread_join(threads[i], NULL) == 0);
