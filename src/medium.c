@@ -181,6 +181,7 @@ static RTM_NOINLINE void *take_of_spare(struct heap *heap, size_t size, struct h
 // A block that another thread has freed makes room for the next: its span if that is long enough, else its place in the
 // hint tree. (The longest path. All calls are at an end, so that none costs the others their registers.)
 static RTM_NOINLINE void *take_for_freed(struct heap *heap, struct span *freed, size_t size) {
+  if (SECURE_VARIANT) secure_unguard(freed);
   uint32_t length = granules_for(size);
   if (freed->length >= length) return take_fitting(heap, freed, length);
   struct hint_word *hint = freed->hint;
