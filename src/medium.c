@@ -269,7 +269,7 @@ RTM_INLINE void *finish(struct heap *heap, struct span *span, bool zero, uint32_
 
 void *medium_malloc(struct heap *heap, size_t size) {
   uint32_t gone = tend_or_release(heap);
-  bool zero;
+  bool zero = false;
   struct span *span = segment_take(heap, NULL, granules_for(size), &zero);
   return finish(heap, span, zero, gone);
 }
@@ -288,7 +288,7 @@ void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
   uint32_t length = granules_for(size), unit = (uint32_t)(alignment >> GRANULE_SHIFT);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
   uint32_t gone = tend_or_release(heap);
-  bool zero;
+  bool zero = false;
   struct span *span = segment_take(heap, NULL, length + unit - 1, &zero);
   if (span) span = align_span(heap, span, length, unit, zero);
   return finish(heap, span, zero, gone);

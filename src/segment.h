@@ -154,8 +154,9 @@ RTM_INLINE bool segment_has_whole(const struct heap *heap) {
 
 // No operation has to wait for the arena. After any operation the heap has a spare segment, or half a segment free in
 // one piece, which is the most that a medium block needs: as soon as no whole segment is free, the next medium block's
-// operation takes and maps a spare, and as soon as no half is, the next one adds the spare to what is free (medium.c).
-// Pages are longer work and smaller: what they need is prepared by the operations between them, in pieces.
+// operation takes and maps a spare, and as soon as no half is, the next one adds the spare to what is free, or is
+// served from it (medium.c). Pages are longer work and smaller: what they need is prepared by the operations between
+// them, in pieces.
 //
 // Whether half a segment is free in one piece.
 RTM_INLINE bool segment_has_half(const struct heap *heap) {
