@@ -87,8 +87,7 @@ RTM_INLINE void cut(struct heap *heap, struct span *span, uint32_t index, uint32
 }
 
 // The first `length` granules of the list's first span. The caller sets what a span in use has, the table's entries
-// too.
-// `*index`: its own.
+// too. `*index`: its own.
 RTM_INLINE struct span *take_first(struct heap *heap, struct extent_list *list, uint32_t length, uint32_t *index) {
   RTM_KEEP(list);
   struct span *span = list->first, *next = span->extent_next;

@@ -50,7 +50,7 @@ struct heap {
   uint64_t learned;                // keep_of_live as it was when the heap last changed hands
   bool took_clean;                 // since segment_learn last asked
   uint32_t spare;                  // a segment that waits for the next need; 0: none
-  uint8_t spare_ready;             // enum spare_state
+  uint8_t spare_state;             // enum spare_state
   bool partly_mapped;              // not all that is in segments is mapped
   bool keeps_pages;                // an empty page stays if its class has no other with free blocks
   uint32_t waiting;                // span index: stack of empty spans to be released (segment_wait)

@@ -152,7 +152,7 @@ static void destroy_core(struct heap *core) {
   }
   if (core->spare) arena_give_segment(core->spare, segment_at(core->spare));
   core->spare = 0;
-  core->spare_ready = SPARE_UNREADY;
+  core->spare_state = SPARE_UNREADY;
   while (arena_must_shrink()) arena_shrink();
   reset(core);
 }

@@ -88,14 +88,14 @@ RTM_INLINE struct span *take_freed(struct heap *heap) {
 
 // What the next operations need of the arena comes before anything else (see segment_must_prepare).
 RTM_INLINE bool must_prepare(const struct heap *heap) {
-  return RTM_UNLIKELY(heap->spare_ready != SPARE_READY) && (heap->spare_ready || !segment_has_whole(heap));
+  return RTM_UNLIKELY(heap->spare_state != SPARE_READY) && (heap->spare_state || !segment_has_whole(heap));
 }
 static void prepare(struct heap *heap) {
-  if (heap->spare_ready) {
-    if (!arena_describe() || !arena_describes_few()) heap->spare_ready = SPARE_READY;
+  if (heap->spare_state) {
+    if (!arena_describe() || !arena_describes_few()) heap->spare_state = SPARE_READY;
   } else if (RTM_LIKELY(!heap->spare)) {
     heap->spare = arena_take_mapped();
-    heap->spare_ready = arena_describes_few() ? SPARE_AND_MORE : SPARE_READY;
+    heap->spare_state = arena_describes_few() ? SPARE_AND_MORE : SPARE_READY;
   } else {
     segment_map_spare(heap);
   }
@@ -116,11 +116,7 @@ RTM_INLINE void shorten_freed(struct heap *heap, struct span *span, uint32_t len
   struct span *rest = segment_split(span, length);
   if (!rest) return;
   unsigned joined;
-  rest = segment_join(heap, rest, rest->length, &joined);
-  if (RTM_UNLIKELY(segment_must_shrink(heap)))
-    segment_shrink_by(heap, rest);
-  else
-    segment_insert_dirty(heap, rest);
+  segment_insert_or_shrink(heap, segment_join(heap, rest, rest->length, &joined));
 }
 
 // A span of this length serves a request of half of it or more as it is where another block waits: the time is for that
@@ -172,7 +168,7 @@ static RTM_NOINLINE void *take_anywhere(struct heap *heap, size_t size, struct h
 
 // Half a segment is not free in one piece.
 static RTM_NOINLINE void *take_of_spare(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
-  if (RTM_UNLIKELY(!heap->spare_ready) || !segment_must_extend(heap) || segment_at(heap->spare)->mapped < SEGMENT_USED)
+  if (RTM_UNLIKELY(!heap->spare_state) || !segment_must_extend(heap) || segment_at(heap->spare)->mapped < SEGMENT_USED)
     return take_anywhere(heap, size, hint, bit);
   struct span *span = segment_take_of_spare(heap, granules_for(size));
   return pass_and_start(heap, span, span->used == 0, hint, bit);
@@ -197,23 +193,21 @@ static RTM_NOINLINE void *take_for_freed(struct heap *heap, struct span *freed, 
   return take_part(heap, span, size, hint, bit);
 }
 
-// NULL if out of memory.
 RTM_INLINE void *take_free(struct heap *heap, size_t size) {
   bool zero;
   struct span *span = segment_take(heap, NULL, granules_for(size), &zero);
-  return RTM_LIKELY(span != NULL) ? attach_and_start(heap, span, zero) : NULL;
+  void *block = RTM_LIKELY(span != NULL) ? attach_and_start(heap, span, zero) : NULL;
+  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
 }
 
 static RTM_NOINLINE void *prepare_and_take(struct heap *heap, size_t size) {
   prepare(heap);
-  void *block = take_free(heap, size);
-  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+  return take_free(heap, size);
 }
 
 static RTM_NOINLINE void *tend_and_take(struct heap *heap, size_t size) {
   tend(heap);
-  void *block = take_free(heap, size);
-  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+  return take_free(heap, size);
 }
 
 static RTM_NOINLINE void *take_unfreed(struct heap *heap, size_t size) {

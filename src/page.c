@@ -16,11 +16,7 @@ RTM_INLINE void release(struct heap *heap, struct span *page) {
   hint_detach(page);
   heap->pages[page->kind]--;
   unsigned joined;
-  page = segment_join(heap, page, page->length, &joined);
-  if (RTM_UNLIKELY(segment_must_shrink(heap)))
-    segment_shrink_by(heap, page);
-  else
-    segment_insert_dirty(heap, page);
+  segment_insert_or_shrink(heap, segment_join(heap, page, page->length, &joined));
 }
 
 // Apart, as a call in between would cost the other path its registers.

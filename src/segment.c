@@ -45,7 +45,7 @@ void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }
 void segment_map_spare(struct heap *heap) {
   bool taken;
   if (!segment_at(heap->spare)->mapped) arena_map(heap->spare, 1, &taken);
-  heap->spare_ready = SPARE_READY;
+  heap->spare_state = SPARE_READY;
 }
 
 void segment_take_spare(struct heap *heap) {
@@ -53,7 +53,7 @@ void segment_take_spare(struct heap *heap) {
     segment_map_spare(heap);
   } else {
     heap->spare = arena_take_mapped();
-    heap->spare_ready = SPARE_READY;  // or out of memory: segment_more tries again
+    heap->spare_state = SPARE_READY;  // or out of memory: segment_more tries again
   }
 }
 
@@ -69,7 +69,7 @@ void segment_prepare_piece(struct heap *heap) {
     arena_describe();
   else if (!heap->spare)
     heap->spare = arena_take_segment();
-  else if (!heap->spare_ready)
+  else if (!heap->spare_state)
     segment_map_spare(heap);
   else
     segment_extend(heap);
@@ -79,7 +79,7 @@ void segment_prepare_piece(struct heap *heap) {
 RTM_INLINE struct span *use_spare(struct heap *heap) {
   uint32_t segment = heap->spare;
   heap->spare = 0;
-  heap->spare_ready = SPARE_UNREADY;
+  heap->spare_state = SPARE_UNREADY;
   struct segment *s = segment_at(segment);
   uint32_t first = segment * SEGMENT_GRANULES, index = first + s->first_unused++;
   struct span *span = span_at(index);
@@ -98,14 +98,14 @@ RTM_INLINE struct span *use_spare(struct heap *heap) {
 static RTM_NOINLINE struct span *take_and_use_spare(struct heap *heap) {
   if (rtm_mode_watches && !mode_miss_memory(heap, GRANULE_SIZE)) return NULL;
   // (None though it is ready: the system gave none when it was prepared, and may give one now.)
-  if (!heap->spare_ready || !heap->spare) segment_take_spare(heap);
+  if (!heap->spare_state || !heap->spare) segment_take_spare(heap);
   if (heap->spare) return use_spare(heap);
-  heap->spare_ready = SPARE_UNREADY;
+  heap->spare_state = SPARE_UNREADY;
   return NULL;
 }
 
 struct span *segment_more(struct heap *heap) {
-  if (RTM_UNLIKELY(rtm_mode_watches) || RTM_UNLIKELY(!heap->spare_ready) || RTM_UNLIKELY(!heap->spare))
+  if (RTM_UNLIKELY(rtm_mode_watches) || RTM_UNLIKELY(!heap->spare_state) || RTM_UNLIKELY(!heap->spare))
     return take_and_use_spare(heap);
   return use_spare(heap);
 }
@@ -139,7 +139,7 @@ void segment_trim(struct heap *heap) {
   }
   if (heap->spare) arena_give_segment(heap->spare, segment_at(heap->spare));
   heap->spare = 0;
-  heap->spare_ready = SPARE_UNREADY;
+  heap->spare_state = SPARE_UNREADY;
 }
 
 // ---- mapping ----

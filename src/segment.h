@@ -167,7 +167,7 @@ RTM_INLINE bool segment_must_extend(const struct heap *heap) {
   return RTM_UNLIKELY(!segment_has_half(heap)) && heap->spare && !rtm_mode_watches;
 }
 RTM_INLINE bool segment_must_prepare(const struct heap *heap) {
-  return heap->spare_ready ? segment_must_extend(heap) : !segment_has_whole(heap);
+  return heap->spare_state ? segment_must_extend(heap) : !segment_has_whole(heap);
 }
 
 // Cuts the span after `length` granules; the rest is a free span, clean and not in a set. NULL if there are no
@@ -223,7 +223,7 @@ RTM_INLINE struct span *segment_take_of_spare(struct heap *heap, uint32_t length
   struct segment *s = segment_at(heap->spare);
   struct span *span = span_at(index), *rest = (struct span *)((char *)span + SPAN_SIZE);
   heap->spare = 0;
-  heap->spare_ready = SPARE_UNREADY;
+  heap->spare_state = SPARE_UNREADY;
   heap->segments++;
   s->first_unused = FIRST_SPAN_SLOT + 2;
   __atomic_store_n(&s->heap, heap, __ATOMIC_RELAXED);
@@ -375,6 +375,14 @@ RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
     else
       segment_insert_dirty(heap, span);
   }
+}
+
+// A free span that is in no set goes back where there is too much, else into the set of those that hold memory.
+RTM_INLINE void segment_insert_or_shrink(struct heap *heap, struct span *span) {
+  if (RTM_UNLIKELY(segment_must_shrink(heap)))
+    segment_shrink_by(heap, span);
+  else
+    segment_insert_dirty(heap, span);
 }
 
 #endif
