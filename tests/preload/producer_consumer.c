@@ -82,7 +82,7 @@ static size_t medium_in_phase(uint64_t *seed, size_t phase) {
     switch (phase % 3) {
     case 0: return random_between(seed, 33000, 200000);
     case 1: return 100000;
-    default: return random_log_between(seed, 33000, MOST_SIZE);
+    default: return random_log_between(seed, 33000, 300 * KIB);
     }
 }
 
