@@ -331,13 +331,15 @@ static void know(uint32_t end) {
   __atomic_store_n(&rtm_window_granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
 }
 
-// Makes segments [0, end) known. False: no memory for their descriptors, or the window is full.
+// Makes segments [0, end) known, and leaves some described ahead. False: no memory for their descriptors, or the window
+// is full.
 static bool describe(uint32_t end) {
   struct arena *a = &rtm_arena;
   if (end > a->segments_most) return false;
   if (end > a->spans_described && !describe_spans(step_from(end)) && !describe_spans(end)) return false;
   if (end > a->table_described && !describe_table(step_from(end)) && !describe_table(end)) return false;
   know(end);
+  while (arena_describes_few() && describe_more()) continue;
   return true;
 }
 
@@ -418,6 +420,7 @@ void arena_trim(void) {
 // ---- single segments ----
 
 static RTM_NOINLINE uint32_t take_from_run(void) {
+  atomic_fetch_add_explicit(&rtm_arena.late, 1, memory_order_relaxed);
   uint32_t segment = run_find(1);
   if (segment) unretain(segment_at(segment));
   return segment;
@@ -711,13 +714,16 @@ bool arena_map_metadata(size_t bytes) {
   return mapped;
 }
 
+// None was mapped ahead.
+static RTM_NOINLINE bool map_metadata_late(size_t bytes) { return map_metadata(bytes); }
+
 void *arena_metadata(size_t bytes) {
   enum { LINE = 64 };
   struct arena *a = &rtm_arena;
   void *result = NULL;
   bytes = bits_round_up(bytes, LINE);
   os_lock_acquire(&a->lock);
-  if (RTM_LIKELY(!arena_short_of_metadata(bytes)) || map_metadata(bytes)) {
+  if (RTM_LIKELY(!arena_short_of_metadata(bytes)) || map_metadata_late(bytes)) {
     result = a->meta;
     RTM_WRITE_RELAXED(a->meta, a->meta + bytes);
   }

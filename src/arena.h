@@ -38,6 +38,9 @@ struct arena {
   // Bytes mapped from the system, data and metadata; changed by atomics, as arena_map takes no lock.
   _Atomic size_t bytes_mapped, bytes_mapped_peak, bytes_purged;
   size_t bytes_limit;  // RTMALLOC_LIMIT
+  // Operations of general mode that found nothing prepared for them, and were longer than their bound. The few reasons
+  // are in docs/bounded-work.md.
+  _Atomic uint32_t late;
 };
 RTM_HIDDEN extern struct arena rtm_arena;
 
@@ -59,10 +62,12 @@ void arena_give_segment(uint32_t segment, struct segment *s);
 bool arena_map(uint32_t segment, uint32_t granules, bool *taken);
 
 // Taking a segment does not have to wait for its descriptors and its part of the table if these are mapped before:
-// whenever they are few, arena_describe maps some of either; false if that is not possible. O(1).
+// whenever they are few, and the window has room for more, arena_describe maps some of either; false if that is not
+// possible. O(1).
 RTM_INLINE bool arena_describes_few(void) {
   enum { FEW = 3 };
-  return RTM_READ_RELAXED(rtm_arena.described) - RTM_READ_RELAXED(rtm_arena.segments_known) < FEW;
+  uint32_t described = RTM_READ_RELAXED(rtm_arena.described);
+  return described - RTM_READ_RELAXED(rtm_arena.segments_known) < FEW && described < rtm_arena.segments_most;
 }
 bool arena_describe(void);
 

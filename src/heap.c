@@ -61,7 +61,7 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   if (mode_is_loading())
     segment_keep_all(heap);
   else
-    segment_take_spare(heap);
+    segment_begin(heap);
   __atomic_store_n(&heap->state, heap_state, __ATOMIC_RELAXED);
   os_lock_acquire(&heaps.lock);
   if (index == HEAP_NEXT_INDEX) heap->index = count_of(routine);

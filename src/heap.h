@@ -55,7 +55,7 @@ struct heap {
   bool keeps_pages;                // an empty page stays if its class has no other with free blocks
   uint32_t waiting;                // span index: stack of empty spans to be released (segment_wait)
   uint32_t turn;                   // of housekeeping (page.c)
-  int32_t rest;                    // bytes to be handed out until it collects again (page.c)
+  int32_t rest;                    // bytes to be handed out until it collects again (remote.h)
   uint32_t visited;                // the class that it has looked at last
   bool unusual;                    // recorded, prepared, or rtm_no_heap
   struct stores *stores;           // a prepared heap's (store.h); NULL: a general one

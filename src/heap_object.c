@@ -79,6 +79,8 @@ struct rtm_heap *rtm_heap_new(void) {
       return out_of_memory();
     }
     object->core->is_object = true;
+  } else if (!object->core->spare_state && !rtm_mode_watches) {
+    segment_begin(object->core);
   }
   object->fast = heap_fast(object->core);
   object->mark = HEAP_OBJECT_LIVE;

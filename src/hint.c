@@ -38,6 +38,7 @@ static bool add_leaf(struct hint_class *c) {
   leaf->vacant = ~UINT64_C(0);
   leaf->next_vacant = c->vacant;
   c->vacant = leaf;
+  c->places += HINT_FANOUT;
   return true;
 }
 
@@ -54,6 +55,11 @@ bool hint_add_leaf(struct hints *hints, unsigned class) {
   return true;
 }
 
+bool hint_late(struct hints *hints, unsigned class) {
+  atomic_fetch_add_explicit(&rtm_arena.late, 1, memory_order_relaxed);
+  return hint_add_leaf(hints, class);
+}
+
 // One leaf more for the class, ahead of its spans.
 static struct hint_leaf *reserve(struct hints *hints, unsigned class) {
   const struct hint_leaf *had = hints->class[class].vacant;
@@ -63,8 +69,8 @@ static struct hint_leaf *reserve(struct hints *hints, unsigned class) {
 }
 
 bool hint_init(struct hints *hints) {
-  // Room for the first spans of every class: two leaves. (Medium blocks do not use the stash there.)
-  return hint_add_leaf(hints, SPAN_MEDIUM) && reserve(hints, 0) && reserve(hints, 0);
+  // Room for the first spans of every class: three leaves. (Medium blocks do not use the stash there.)
+  return hint_add_leaf(hints, SPAN_MEDIUM) && reserve(hints, 0) && reserve(hints, 0) && reserve(hints, 0);
 }
 
 // Clears the bit above `word` if nothing is set below it; true if it did, so that the next level has to be looked at.
@@ -83,9 +89,7 @@ RTM_INLINE void lower(struct hint_word *leaf, uint64_t bit) {
   if (settle_level(leaf)) settle_level(leaf->parent);
 }
 
-void hint_lower(struct span *span) {
-  if (atomic_load_explicit(&span->hint->bits, memory_order_seq_cst) & span->hint_bit) lower(span->hint, span->hint_bit);
-}
+void hint_lower(struct span *span) { lower(span->hint, span->hint_bit); }
 
 RTM_INLINE uint64_t leaf_bits(struct hint_leaf *leaf) {
   return atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
@@ -113,7 +117,10 @@ void hint_empty_stash(struct hints *hints) {
 }
 
 void hint_reset(struct hints *hints) {
-  for (unsigned class = 0; class <= SPAN_MEDIUM; class ++) hints->class[class].vacant = NULL;
+  for (unsigned class = 0; class <= SPAN_MEDIUM; class ++) {
+    hints->class[class].vacant = NULL;
+    hints->class[class].places = 0;
+  }
   for (uint32_t g = 0; g < hints->groups; g++) {
     struct hint_group *group = hints->group[g];
     for (uint32_t i = 0; i < group->leaves; i++) {
@@ -123,15 +130,12 @@ void hint_reset(struct hints *hints) {
       leaf->vacant = ~UINT64_C(0);
       leaf->next_vacant = leaf->class->vacant;
       leaf->class->vacant = leaf;
+      leaf->class->places += HINT_FANOUT;
     }
     atomic_store_explicit(&group->word.bits, 0, memory_order_relaxed);
   }
   for (unsigned i = 0; i < HINT_TOPS; i++) atomic_store_explicit(&hints->top[i].bits, 0, memory_order_relaxed);
   hints->stash_bits = 0;
-}
-
-static uint64_t top_bits(struct hints *hints, uint32_t word) {
-  return atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
 }
 
 // Among the shared leaves' first group there are pages of many classes, which would wait long for the one turn of their
@@ -157,7 +161,7 @@ RTM_INLINE struct span *take_shared(struct hints *hints, const struct hint_group
 
 // Classes take turns: none waits for ever behind one that is always busy. `bits`: of the top's word, not 0.
 RTM_INLINE struct span *take_in_turn(struct hints *hints, uint32_t word, uint64_t bits) {
-  uint64_t *later = &hints->later[word % 2];
+  uint64_t *later = &hints->later[word];
   if (bits & *later) bits &= *later;
   uint32_t place = bits_lowest(bits);
   *later = ~UINT64_C(1) << place;
@@ -169,13 +173,21 @@ RTM_INLINE struct span *take_in_turn(struct hints *hints, uint32_t word, uint64_
   return NULL;
 }
 
-// Heaps of more than some 200,000 spans: the other words.
-static RTM_NOINLINE struct span *take_far(struct hints *hints) {
-  for (uint32_t word = HINT_TOPS - 1; word > 1; word--) {
-    uint64_t bits = top_bits(hints, word);
-    if (bits) return take_in_turn(hints, word, bits);
-  }
-  return NULL;
+// One of the usual words.
+RTM_INLINE struct span *take_usual(struct hints *hints, uint32_t turn) {
+  uint32_t word = turn >> 1 & 1;
+  uint64_t bits = hint_top(hints, word);
+  if (!bits) bits = hint_top(hints, word ^= 1);
+  return bits ? take_in_turn(hints, word, bits) : NULL;
+}
+
+// Heaps of more than some 200,000 spans: in half of the searches one of all words in turn, if it has anything.
+static RTM_NOINLINE struct span *take_far(struct hints *hints, uint32_t turn) {
+  if (!hint_turn_is_far(turn)) return take_usual(hints, turn);
+  uint32_t word = hints->far++;
+  if (hints->far * HINT_FANOUT >= hints->groups) hints->far = 0;
+  uint64_t bits = hint_top(hints, word);
+  return bits ? take_in_turn(hints, word, bits) : take_usual(hints, turn);
 }
 
 struct span *hint_take_any(struct hints *hints) {
@@ -185,9 +197,5 @@ struct span *hint_take_any(struct hints *hints) {
     uint64_t leaves = atomic_load_explicit(&shared->word.bits, memory_order_seq_cst);
     if (leaves) return take_shared(hints, shared, leaves);
   }
-  uint32_t word = turn >> 1 & 1;
-  uint64_t bits = top_bits(hints, word);
-  if (!bits) bits = top_bits(hints, word ^= 1);
-  if (RTM_UNLIKELY(!bits)) return take_far(hints);
-  return take_in_turn(hints, word, bits);
+  return RTM_UNLIKELY(hint_has_far(hints)) ? take_far(hints, turn) : take_usual(hints, turn);
 }

@@ -18,7 +18,7 @@
 
 #include "arena.h"
 
-enum { HINT_FANOUT = 64, HINT_TOPS = 32, HINT_GROUPS_MOST = HINT_TOPS * HINT_FANOUT };
+enum { HINT_FANOUT = 64, HINT_TOPS = 32, HINT_GROUPS_MOST = HINT_TOPS * HINT_FANOUT, HINT_TOPS_USUAL = 2 };
 
 // The part that other threads touch.
 struct hint_word {
@@ -48,6 +48,7 @@ struct hint_class {
   struct hint_group *group;   // where the next search starts; NULL: the class has never had a span
   struct hint_group *newest;  // where the next leaf goes
   struct hint_leaf *vacant;
+  uint32_t places;  // vacant ones
 };
 
 struct hints {
@@ -55,9 +56,10 @@ struct hints {
   struct hint_class class[SPAN_MEDIUM + 1];  // [0]: spans of any class, until the class has a tree of its own
   struct hint_group *group[HINT_GROUPS_MOST];
   uint32_t groups;
-  uint64_t later[2];   // of the top's even and odd words: whose turn has not come yet
-  uint32_t shared_at;  // leaf and place at which the next search in the shared leaves starts
+  uint64_t later[HINT_TOPS];  // of each of the top's words: whose turn has not come yet
+  uint32_t shared_at;         // leaf and place at which the next search in the shared leaves starts
   uint32_t turn;
+  uint32_t far;  // which word is looked at next where there are more than the usual ones
   // Spans of medium blocks whose bits were taken a word at a time, and are still to be looked at. They are alone in
   // their spans: looking for each by itself would cost more than collecting it.
   struct hint_leaf *stash;
@@ -69,6 +71,8 @@ struct hints {
 bool hint_grow(struct hints *hints, unsigned class);
 // A leaf with vacant places for the class, which has none.
 bool hint_add_leaf(struct hints *hints, unsigned class);
+// The same where one should have been made ahead.
+RTM_COLD bool hint_late(struct hints *hints, unsigned class);
 // A new heap's first leaves. False: out of memory.
 bool hint_init(struct hints *hints);
 // A span of any class whose bit was set, which is now clear; NULL if there is none to be found. What it finds of medium
@@ -116,22 +120,35 @@ RTM_INLINE struct span *hint_peek(struct hints *hints, unsigned class) {
   uint64_t spans = atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
   return spans ? leaf->span[bits_lowest(spans)] : NULL;
 }
-// Clears the span's own bit, before the owner looks at its remote words without having been led there. O(1).
+// Clears the span's own bit, whether it is set or not, before the owner looks at its remote words without having been
+// led there. O(1).
 void hint_lower(struct span *span);
 
+RTM_INLINE uint64_t hint_top(const struct hints *hints, uint32_t word) {
+  return atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
+}
+RTM_INLINE bool hint_has_far(const struct hints *hints) {
+  return RTM_READ_RELAXED(hints->groups) > HINT_TOPS_USUAL * HINT_FANOUT;
+}
+RTM_INLINE bool hint_turn_is_far(uint32_t turn) { return !(turn & 4); }
 // What is set at the top, all words together; any thread. 3 instructions, but for heaps of more than some 200,000
 // spans.
 RTM_INLINE uint64_t hint_pending(struct hints *hints) {
-  enum { USUAL = 2 };
-  _Static_assert(USUAL * HINT_FANOUT > SPAN_MEDIUM, "a first group for each class");
-  uint64_t any = 0;
-  for (unsigned i = 0; i < USUAL; i++) any |= atomic_load_explicit(&hints->top[i].bits, memory_order_seq_cst);
-  if (RTM_UNLIKELY(RTM_READ_RELAXED(hints->groups) > USUAL * HINT_FANOUT))
-    for (unsigned i = USUAL; i < HINT_TOPS; i++) any |= atomic_load_explicit(&hints->top[i].bits, memory_order_seq_cst);
+  _Static_assert(HINT_TOPS_USUAL * HINT_FANOUT > SPAN_MEDIUM, "a first group for each class");
+  uint64_t any = hint_top(hints, 0) | hint_top(hints, 1);
+  if (RTM_UNLIKELY(hint_has_far(hints)))
+    for (unsigned i = HINT_TOPS_USUAL; i < HINT_TOPS; i++) any |= hint_top(hints, i);
   return any;
 }
-// Whether there is anything for the owner, what is in the stash included.
-RTM_INLINE bool hint_any(struct hints *hints) { return (hints->stash_bits | hint_pending(hints)) != 0; }
+// Whether there may be anything for the owner, what is in the stash included: heaps of more than some 200,000 spans
+// have to look for it (hint_take_any). O(1).
+RTM_INLINE bool hint_may_have(const struct hints *hints) {
+  return (hints->stash_bits | hint_top(hints, 0) | hint_top(hints, 1)) || RTM_UNLIKELY(hint_has_far(hints));
+}
+// hint_take_any has found nothing. Whether such a heap has looked at all words by now.
+RTM_INLINE bool hint_has_looked(const struct hints *hints) {
+  return RTM_UNLIKELY(hint_has_far(hints)) && hint_turn_is_far(hints->turn - 1) && !hints->far && !hints->stash_bits;
+}
 
 // 3 instructions, 5 if the bit was clear.
 RTM_INLINE void hint_raise_level(struct hint_word *word, uint64_t bit) {
@@ -153,35 +170,40 @@ RTM_INLINE void hint_raise(struct hint_word *leaf, uint64_t bit) {
 }
 
 // A span gets a place in its class's tree; where that has none vacant, in the shared one, and an operation that has
-// less to do makes a leaf for the class (hint_must_grow, hint_grow). So there is always a place, but for a class that
-// takes many spans and nothing else. False: out of memory. O(1).
+// less to do makes a leaf for the class (hint_prepare). Of the shared ones some are kept ahead (hint_must_share). So
+// there is always a place. False: out of memory. O(1).
 RTM_INLINE bool hint_attach(struct hints *hints, unsigned class, struct span *span) {
   struct hint_leaf *leaf = hints->class[class].vacant;
   if (RTM_UNLIKELY(!leaf)) {
     leaf = hints->class[0].vacant;
     if (RTM_UNLIKELY(!leaf)) {
-      if (!hint_add_leaf(hints, class)) return false;
+      if (!hint_late(hints, class)) return false;
       leaf = hints->class[class].vacant;
     }
   }
+  struct hint_class *c = leaf->class;
+  c->places--;
   uint64_t vacant = leaf->vacant;
   unsigned place = bits_lowest(vacant);
   span->hint = &leaf->word;
   span->hint_bit = UINT64_C(1) << place;
   leaf->span[place] = span;
   leaf->vacant = vacant & (vacant - 1);
-  if (!leaf->vacant) leaf->class->vacant = leaf->next_vacant;
+  if (!leaf->vacant) c->vacant = leaf->next_vacant;
   return true;
 }
 
 RTM_INLINE void hint_vacate(struct hint_word *hint, uint64_t bit) {
   struct hint_leaf *leaf = (struct hint_leaf *)hint;
+  struct hint_class *c = leaf->class;
+  uint64_t vacant = leaf->vacant;
   leaf->span[bits_lowest(bit)] = NULL;
-  if (!leaf->vacant) {
-    leaf->next_vacant = leaf->class->vacant;
-    leaf->class->vacant = leaf;
+  if (!vacant) {
+    leaf->next_vacant = c->vacant;
+    c->vacant = leaf;
   }
-  leaf->vacant |= bit;
+  leaf->vacant = vacant | bit;
+  c->places++;
 }
 RTM_INLINE void hint_detach(const struct span *span) { hint_vacate(span->hint, span->hint_bit); }
 
@@ -195,10 +217,21 @@ RTM_INLINE void hint_pass(struct hint_word *hint, uint64_t bit, struct span *to)
 RTM_INLINE bool hint_must_grow(const struct hints *hints, unsigned class) {
   return RTM_UNLIKELY(!hints->class[class].vacant);
 }
-// The shared leaves: one full leaf ahead.
+// As many shared places are kept ahead as spans may need before an operation has made more: one of each class, and some
+// (docs/bounded-work.md).
 RTM_INLINE bool hint_must_share(const struct hints *hints) {
-  const struct hint_leaf *leaf = hints->class[0].vacant;
-  return RTM_UNLIKELY(!leaf) || RTM_UNLIKELY(!leaf->next_vacant);
+  enum { AHEAD = 128 };
+  _Static_assert(AHEAD > SPAN_MEDIUM + 32, "a place for each class");
+  return RTM_UNLIKELY(hints->class[0].places < AHEAD) && hints->groups < HINT_GROUPS_MOST;
+}
+// One step towards more places, the shared ones first, if there are few. True if there was one to do.
+RTM_INLINE bool hint_prepare(struct hints *hints, unsigned class) {
+  if (hint_must_share(hints))
+    class = 0;
+  else if (!hint_must_grow(hints, class))
+    return false;
+  hint_grow(hints, class);
+  return true;
 }
 // Whether something of the class may have been freed by other threads.
 RTM_INLINE bool hint_any_of(struct hints *hints, unsigned class) {

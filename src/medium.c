@@ -86,7 +86,7 @@ RTM_INLINE struct span *take_freed(struct heap *heap) {
   return span && take_remote(span) ? span : NULL;
 }
 
-// What the next operations need of the arena comes before anything else (see segment_must_prepare).
+// What the next operations need of the arena comes before anything else (see segment_must_extend).
 RTM_INLINE bool must_prepare(const struct heap *heap) {
   return RTM_UNLIKELY(heap->spare_state != SPARE_READY) && (heap->spare_state || !segment_has_whole(heap));
 }
@@ -103,10 +103,9 @@ static void prepare(struct heap *heap) {
 
 // One thing for the heap, where no other thread has freed a block.
 RTM_INLINE void tend(struct heap *heap) {
+  if (hint_prepare(&heap->hints, SPAN_MEDIUM)) return;
   if (segment_must_extend(heap))
     segment_extend(heap);
-  else if (hint_must_grow(&heap->hints, SPAN_MEDIUM))
-    hint_grow(&heap->hints, SPAN_MEDIUM);
   else if (RTM_UNLIKELY(segment_must_shrink(heap)))
     segment_shrink(heap);
 }
@@ -160,7 +159,9 @@ RTM_INLINE void *take_part(struct heap *heap, struct span *span, size_t size, st
   return pass_and_start(heap, span, span->used == 0, hint, bit);
 }
 
-static RTM_NOINLINE void *take_anywhere(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
+// Half a segment is free, and the spare one is ready and mapped whole, but where the system refused memory, or what is
+// mapped is locked.
+static RTM_COLD void *take_where_left(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
   struct span *span = segment_find(heap, granules_for(size));
   if (!span) span = segment_more(heap);
   return span ? take_part(heap, span, size, hint, bit) : vacate(hint, bit, size);
@@ -169,7 +170,7 @@ static RTM_NOINLINE void *take_anywhere(struct heap *heap, size_t size, struct h
 // Half a segment is not free in one piece.
 static RTM_NOINLINE void *take_of_spare(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
   if (RTM_UNLIKELY(!heap->spare_state) || !segment_must_extend(heap) || segment_at(heap->spare)->mapped < SEGMENT_USED)
-    return take_anywhere(heap, size, hint, bit);
+    return take_where_left(heap, size, hint, bit);
   struct span *span = segment_take_of_spare(heap, granules_for(size));
   return pass_and_start(heap, span, span->used == 0, hint, bit);
 }
@@ -188,26 +189,44 @@ static RTM_NOINLINE void *take_for_freed(struct heap *heap, struct span *freed, 
     segment_insert_dirty(heap, span);
     if (RTM_UNLIKELY(!segment_has_half(heap))) return take_of_spare(heap, size, hint, bit);
     span = segment_find(heap, length);
-    if (RTM_UNLIKELY(!span)) return take_anywhere(heap, size, hint, bit);
+    if (RTM_UNLIKELY(!span)) return take_where_left(heap, size, hint, bit);
   }
   return take_part(heap, span, size, hint, bit);
 }
 
-RTM_INLINE void *take_free(struct heap *heap, size_t size) {
+// `span`: as segment_take has it.
+RTM_INLINE void *take_from(struct heap *heap, struct span *span, size_t size) {
   bool zero;
-  struct span *span = segment_take(heap, NULL, granules_for(size), &zero);
+  span = segment_take(heap, span, granules_for(size), &zero);
   void *block = RTM_LIKELY(span != NULL) ? attach_and_start(heap, span, zero) : NULL;
   return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
 }
 
 static RTM_NOINLINE void *prepare_and_take(struct heap *heap, size_t size) {
   prepare(heap);
-  return take_free(heap, size);
+  return take_from(heap, NULL, size);
 }
 
+// Where what is mapped is locked.
+static RTM_COLD void *take_partly_mapped(struct heap *heap, size_t size) { return take_from(heap, NULL, size); }
+
+// Half a segment is not free in one piece: the spare segment serves the block itself. (Places in the hint tree are seen
+// to here, too: where all blocks are that long, every other operation prepares, and every other comes here.)
+static RTM_NOINLINE void *extend_and_take(struct heap *heap, size_t size) {
+  hint_prepare(&heap->hints, SPAN_MEDIUM);
+  if (RTM_UNLIKELY(segment_at(heap->spare)->mapped < SEGMENT_USED)) return take_partly_mapped(heap, size);
+  struct span *span = segment_take_of_spare(heap, granules_for(size));
+  void *block = attach_and_start(heap, span, span->used == 0);
+  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+}
+
+// (Half a segment is free, but where the system gave none.)
 static RTM_NOINLINE void *tend_and_take(struct heap *heap, size_t size) {
+  if (segment_must_extend(heap)) return extend_and_take(heap, size);
   tend(heap);
-  return take_free(heap, size);
+  struct span *span = segment_find(heap, granules_for(size));
+  if (RTM_UNLIKELY(!span)) span = segment_late(heap);
+  return RTM_LIKELY(span != NULL) ? take_from(heap, span, size) : medium_out_of_memory(size);
 }
 
 static RTM_NOINLINE void *take_unfreed(struct heap *heap, size_t size) {
@@ -328,7 +347,10 @@ void medium_collect(struct heap *heap, struct span *span) {
 
 static RTM_NOINLINE bool resize(struct heap *heap, struct span *span, uint32_t length) {
   size_t had = (size_t)span->length << GRANULE_SHIFT;
-  if (length > span->length && !segment_grow(heap, span, length)) return false;
+  if (length > span->length) {
+    if (!segment_grow(heap, span, length)) return false;
+    if (RTM_UNLIKELY(must_prepare(heap))) prepare(heap);
+  }
   if (length < span->length) segment_shorten(heap, span, length, false);
   if (RTM_UNLIKELY(heap->record != NULL)) {
     // In this order: a prepared heap has both blocks for a while.

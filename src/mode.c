@@ -347,6 +347,8 @@ static const char *load(const char *path, enum mode mode) {
   }
   loading = true;
   bool permitted = os_pin_library();
+  // The null span, which lists end with, is no heap's.
+  if (!os_pin(span_at(0), SPAN_SIZE)) permitted = false;
   for (uint32_t at = 0; at < profile.header->records && !wrong; at++)
     if (!(profile.record[at].flags & PROFILE_PROCESS)) wrong = prepare(&profile.record[at], mode, &permitted);
   size_t index_bytes = 0;

@@ -70,23 +70,25 @@ static void release_idle(struct heap *heap, unsigned class) {
 //   idle     an empty current page waits to be released
 //   collect  what other threads have freed, in any class
 // True if there was any of the rest to do.
-static bool housekeep(struct heap *heap, unsigned class) {
-  if (hint_must_grow(&heap->hints, class))
-    hint_grow(&heap->hints, class);
-  else if (hint_must_share(&heap->hints))
-    hint_grow(&heap->hints, 0);
+RTM_INLINE bool keep_house(struct heap *heap, unsigned class) {
+  if (RTM_UNLIKELY(segment_is_urgent(heap)))
+    segment_prepare_piece(heap);
+  else if (hint_prepare(&heap->hints, class))
+    return true;
   else if (RTM_UNLIKELY(segment_must_shrink(heap)))
     segment_shrink(heap);
   else if (RTM_UNLIKELY(arena_must_shrink()))
     arena_shrink();
-  else if (RTM_UNLIKELY(segment_must_prepare(heap)))
-    segment_prepare_piece(heap);
+  else if (segment_must_extend(heap))
+    segment_extend(heap);
   else if (RTM_UNLIKELY(rtm_arena.unchecked))
     arena_see_locked();
   else
     return false;
   return true;
 }
+
+static RTM_NOINLINE void housekeep(struct heap *heap, unsigned class) { keep_house(heap, class); }
 
 RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
   return !page_is_only(page) || !page_may_stay(heap, page);
@@ -133,31 +135,29 @@ RTM_INLINE unsigned batch_of(unsigned class) {
   return GRANULE_SIZE / BATCH >= size ? BATCH : GRANULE_SIZE / size + 1;
 }
 
+// Collects one word; true if there is more. One is enough for one operation: the hint leads here again.
 RTM_INLINE bool collect(struct span *page) {
   if (SECURE_VARIANT) {
-    bool any = false;
-    for (unsigned w = 0; w < REMOTE_WORDS; w++) any |= page_collect_word(page, w);
-    return any;
+    for (unsigned w = 0; w < REMOTE_WORDS; w++) page_collect_word(page, w);
+    return false;
   }
-  for (unsigned w = 0; w < REMOTE_WORDS; w++) {
-    if (!page_collect_word(page, w)) continue;
-    // One word is enough for one operation: the hint leads here again.
-    if (RTM_UNLIKELY(page_has_remote(page))) hint_raise(page->hint, page->hint_bit);
-    return true;
-  }
-  return false;
+  unsigned w = page_remote_word(page, 0) ? 0 : page_remote_word(page, 1) ? 1 : page_remote_word(page, 2) ? 2 : 3;
+  page_collect_word(page, w);
+  if (RTM_LIKELY(!page_has_remote(page))) return false;
+  hint_raise(page->hint, page->hint_bit);
+  return true;
 }
 
 // Collecting costs the freeing threads as much as the owner: both need the same cache lines. Where it brought less than
-// LITTLE blocks, the next comes after REST bytes have been handed out. So what is left waiting is at most a quarter of
-// each word of 64 blocks, and classes whose blocks are large have no rest.
-enum { LITTLE = 16, REST = 16384 };
+// LITTLE blocks, the next comes after REST bytes (remote.h) have been handed out. So what is left waiting is at most a
+// quarter of each word of 64 blocks, and classes whose blocks are large have no rest.
+enum { LITTLE = 16 };
 
 void page_collect_any(struct heap *heap, struct span *page) {
   uint32_t used = page->used;
-  bool any = collect(page);
+  collect(page);
   if (used - page->used < LITTLE) heap->rest = REST;
-  if (!any || page_is_current(heap, page)) return;
+  if (used == page->used || page_is_current(heap, page)) return;
   bool full = page_is_full(page);
   bool only = full ? !heap->queue[page->kind].head : page_is_only(page);
   if (!page->used && !(only && page_may_stay(heap, page))) {
@@ -170,10 +170,11 @@ void page_collect_any(struct heap *heap, struct span *page) {
 }
 
 // A new page becomes current. Its first block only is handed out, as this was work enough; the next operation extends
-// it.
+// it. While there is nothing ahead, pages are short: so each class can have one before there is again.
 static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
   bool zero;
-  struct span *page = segment_take(heap, NULL, page_next_length(heap, class), &zero);
+  uint32_t length = RTM_UNLIKELY(segment_is_urgent(heap)) ? page_first_length(class) : page_next_length(heap, class);
+  struct span *page = segment_take(heap, NULL, length, &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
   if (RTM_UNLIKELY(!hint_attach(&heap->hints, class, page))) {
     segment_give(heap, page, zero ? 0 : page->length);
@@ -196,21 +197,11 @@ RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch)
     page_make_current(heap, page);
     if (page_has_linked(page)) return page_take_linked(page);
   }
-  if (!page_has_private(page)) return page_extend(page, batch);
+  if (!page_has_private(page)) return batch == 1 ? page_extend_one(page) : page_extend(page, batch);
   if (SECURE_VARIANT) return secure_refill(page, batch > 1);
   if (batch == 1) return page_take_private(page);
   page_link_private(page, batch);
   return page_take_linked(page);
-}
-
-static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
-  hint_lower(page);
-  collect(page);
-  if (!page_is_current(heap, page)) {
-    span_set_tag(page, (uintptr_t)heap);
-    page_make_current(heap, page);
-  }
-  return page_take_private(page);
 }
 
 // The page that was found empty last is of this class: it serves again.
@@ -221,28 +212,43 @@ static void *take_waiting(struct heap *heap, struct span *page) {
   page->flags = PAGE_FRESH;
   span_set_tag(page, (uintptr_t)heap);
   page_make_current(heap, page);
-  return page_extend(page, 1);
+  return page_extend_one(page);
 }
 
-// Nothing of the class is at hand, and no page of it is queued. What others have freed in one of its pages comes back;
-// now and then in another class as well, as all that a program does may be to pass one class's blocks round.
-static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
-  struct span *page = span_at(heap->waiting);
-  if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
-  page = hint_peek(&heap->hints, class);
-  if (!page || !page_has_remote(page)) return take_from_new(heap, class);
-  void *block = take_remote(heap, page);
+// A block of a page that others have freed into.
+RTM_INLINE void *take_collected(struct heap *heap, struct span *page) {
+  if (!page_is_current(heap, page)) {
+    span_set_tag(page, (uintptr_t)heap);
+    page_make_current(heap, page);
+  }
+  return page_take_private(page);
+}
+
+// What others have freed in a page comes back. A page that has more was work enough; else, now and then, what is in
+// another class as well, as all that a program does may be to pass one class's blocks round.
+static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
+  hint_lower(page);
+  if (collect(page)) return take_collected(heap, page);
+  void *block = take_collected(heap, page);
   if (heap->turn++ % ROUND == 0) remote_collect(heap);
   return block;
 }
 
-// Now and then, if there is nothing else to do, a class is visited. True if there was any work. (Apart, as a second
-// call would cost the other way its registers.)
-static RTM_NOINLINE bool housekeep_or_visit(struct heap *heap, unsigned class) {
-  if (housekeep(heap, class)) return true;
-  if (heap->turn % ROUND) return false;
+// Nothing of the class is at hand, and no page of it is queued.
+static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
+  struct span *page = span_at(heap->waiting);
+  if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
+  page = hint_peek(&heap->hints, class);
+  return page && page_has_remote(page) ? take_remote(heap, page) : take_from_new(heap, class);
+}
+
+// Now and then, if there is nothing else to do, a class is visited. (Written so that the machine code, too, has one
+// piece of work or eight blocks on each path.)
+static RTM_NOINLINE void *housekeep_or_visit(struct heap *heap, unsigned class) {
+  if (keep_house(heap, class)) return take_at_hand(heap, class, 1);
+  if (heap->turn % ROUND) return take_at_hand(heap, class, batch_of(class));
   release_idle(heap, class);
-  return true;
+  return take_at_hand(heap, class, 1);
 }
 
 // A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. Long pieces
@@ -251,8 +257,9 @@ static RTM_NOINLINE bool housekeep_or_visit(struct heap *heap, unsigned class) {
 static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class) {
   const struct span *page = heap->page[class];
   uint32_t turn = heap->turn++;
-  // The class's own tree comes first: what is freed in the leaves that all share is found later than in its own.
-  bool grow = hint_must_grow(&heap->hints, class);
+  // The class's own tree does not wait for its turn: what is freed in the leaves that all share is found later than in
+  // its own.
+  bool grow = hint_must_grow(&heap->hints, class) || RTM_UNLIKELY(segment_is_urgent(heap));
   if (turn % ROUND && !grow) {
     // The longest piece, and so only with the shortest way to a block.
     if (turn % 2 && RTM_UNLIKELY(heap->waiting) && page_has_unlinked(page)) {
@@ -262,14 +269,14 @@ static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class)
     }
     if ((heap->rest -= (int32_t)rtm_shape[class].block_size * AT_HAND) < 0) {
       heap->rest = 0;
-      if (RTM_UNLIKELY(hint_any(&heap->hints))) {
+      if (RTM_UNLIKELY(hint_may_have(&heap->hints))) {
         void *block = take_at_hand(heap, class, 1);
         remote_collect(heap);
         return block;
       }
     }
   }
-  return take_at_hand(heap, class, housekeep_or_visit(heap, class) ? 1 : batch_of(class));
+  return housekeep_or_visit(heap, class);
 }
 
 // Whether it is time for one more page than the class needs: ROW times in a row the first in the queue had less than an

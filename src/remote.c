@@ -19,7 +19,10 @@ void remote_collect(struct heap *heap) {
     return;
   }
   struct span *page = hint_take_any(hints);
-  if (!page) return;
+  if (!page) {
+    if (hint_has_looked(hints)) heap->rest = REST;
+    return;
+  }
   if (RTM_UNLIKELY(page->kind == SPAN_MEDIUM))  // in the leaves that all classes share
     medium_collect(heap, page);
   else
@@ -27,7 +30,7 @@ void remote_collect(struct heap *heap) {
 }
 
 void remote_collect_all(struct heap *heap) {
-  while (hint_any(&heap->hints)) remote_collect(heap);
+  while (heap->hints.stash_bits | hint_pending(&heap->hints)) remote_collect(heap);
 }
 
 // ---- orphans ----
@@ -40,7 +43,7 @@ void remote_free_unowned(struct heap *heap, struct span *span, void *block) {
   if (heap_claim(heap)) {
     if (RTM_UNLIKELY(span_is_page(span) && span->free == block)) remote_free_twice(block);
     local_free(heap, span, block);
-    if (RTM_UNLIKELY(hint_any(&heap->hints))) remote_collect(heap);
+    if (RTM_UNLIKELY(hint_may_have(&heap->hints))) remote_collect(heap);
     page_release_waiting(heap);
     heap_unclaim(heap);
   } else {

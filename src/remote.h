@@ -7,6 +7,8 @@
 
 // The heap is an orphan or held by someone. O(1), not wait-free bounded: the caller may become its owner for the call.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block);
+// Bytes that a heap hands out before it collects again where that brought little, or nothing was found.
+enum { REST = 16384 };
 // Does not return: as free_twice.
 RTM_COLD void remote_free_twice(const void *block);
 // Some remote free is pending: collects those of one span of any class. Called wherever a heap is about

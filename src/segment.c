@@ -57,24 +57,6 @@ void segment_take_spare(struct heap *heap) {
   }
 }
 
-void segment_extend(struct heap *heap) {
-  struct span *span = segment_more(heap);
-  if (!span) return;
-  span->kind = SPAN_FREE;
-  segment_insert(heap, span);
-}
-
-void segment_prepare_piece(struct heap *heap) {
-  if (RTM_UNLIKELY(arena_describes_few()))
-    arena_describe();
-  else if (!heap->spare)
-    heap->spare = arena_take_segment();
-  else if (!heap->spare_state)
-    segment_map_spare(heap);
-  else
-    segment_extend(heap);
-}
-
 // There is one.
 RTM_INLINE struct span *use_spare(struct heap *heap) {
   uint32_t segment = heap->spare;
@@ -95,8 +77,33 @@ RTM_INLINE struct span *use_spare(struct heap *heap) {
   return span;
 }
 
-static RTM_NOINLINE struct span *take_and_use_spare(struct heap *heap) {
-  if (rtm_mode_watches && !mode_miss_memory(heap, GRANULE_SIZE)) return NULL;
+void segment_begin(struct heap *heap) {
+  segment_take_spare(heap);
+  while (arena_describes_few() && arena_describe()) continue;
+}
+
+void segment_extend(struct heap *heap) {
+  struct span *span = use_spare(heap);
+  span->kind = SPAN_FREE;
+  segment_insert(heap, span);
+}
+
+void segment_prepare_piece(struct heap *heap) {
+  bool done = true;
+  if (RTM_UNLIKELY(arena_describes_few()))
+    done = arena_describe();
+  else if (!heap->spare)
+    done = (heap->spare = arena_take_segment()) != 0;
+  else
+    segment_map_spare(heap);
+  if (RTM_UNLIKELY(!done)) heap->spare_state = SPARE_READY;  // out of memory: segment_more tries again
+}
+
+RTM_COLD struct span *segment_late(struct heap *heap) {
+  if (!rtm_mode_watches)
+    atomic_fetch_add_explicit(&rtm_arena.late, 1, memory_order_relaxed);
+  else if (!mode_miss_memory(heap, GRANULE_SIZE))
+    return NULL;
   // (None though it is ready: the system gave none when it was prepared, and may give one now.)
   if (!heap->spare_state || !heap->spare) segment_take_spare(heap);
   if (heap->spare) return use_spare(heap);
@@ -106,23 +113,33 @@ static RTM_NOINLINE struct span *take_and_use_spare(struct heap *heap) {
 
 struct span *segment_more(struct heap *heap) {
   if (RTM_UNLIKELY(rtm_mode_watches) || RTM_UNLIKELY(!heap->spare_state) || RTM_UNLIKELY(!heap->spare))
-    return take_and_use_spare(heap);
+    return segment_late(heap);
   return use_spare(heap);
 }
 
 // ---- memory that goes back ----
 
-// The longest dirty span. Where the system refuses to take contents, whole segments are all that can go.
+// The longest dirty span. Where the system refuses to take contents, whole segments are all that can go, and not the
+// one that the next operation may need.
 void segment_shrink(struct heap *heap) {
   struct span *span = tlsf_longest(&heap->spans, SPANS_DIRTY / 64, SPANS_DIRTY / 64 + SPANS_WORDS);
   if (RTM_UNLIKELY(!span)) return;
   tlsf_remove(&heap->spans, span);
   if (RTM_LIKELY(segment_purge(heap, span))) {
     segment_purged(heap, span);
-  } else if (span->length == SEGMENT_USED) {
+  } else if (span->length == SEGMENT_USED && segment_has_half(heap)) {
     segment_disown(heap, span);
   } else {
     segment_insert_dirty(heap, span);
+  }
+}
+
+static void disown_all(struct heap *heap, uint32_t list) {
+  for (struct span *next, *whole = heap->spans.head[list]; whole; whole = next) {
+    next = whole->free_next;
+    if (whole->length < SEGMENT_USED) continue;
+    tlsf_remove(&heap->spans, whole);
+    segment_disown(heap, whole);
   }
 }
 
@@ -131,12 +148,8 @@ void segment_trim(struct heap *heap) {
     before = heap->dirty;
     segment_shrink(heap);
   }
-  for (struct span *next, *whole = heap->spans.head[SPANS_CLEAN + LIST_OF_WHOLE]; whole; whole = next) {
-    next = whole->free_next;
-    if (whole->length < SEGMENT_USED) continue;
-    tlsf_remove(&heap->spans, whole);
-    segment_disown(heap, whole);
-  }
+  disown_all(heap, SPANS_CLEAN + LIST_OF_WHOLE);
+  disown_all(heap, SPANS_DIRTY + LIST_OF_WHOLE);
   if (heap->spare) arena_give_segment(heap->spare, segment_at(heap->spare));
   heap->spare = 0;
   heap->spare_state = SPARE_UNREADY;

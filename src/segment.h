@@ -14,13 +14,16 @@
 
 // A segment of the heap's own as one free span in no set, when no free span is long enough; NULL if out of memory.
 struct span *segment_more(struct heap *heap);
-// The same, into the set.
+// The same where no spare segment is ready: takes and maps one first.
+RTM_COLD struct span *segment_late(struct heap *heap);
+// The spare segment, which is ready, into the set.
 void segment_extend(struct heap *heap);
-// Takes and maps a spare segment; and the same in pieces, one for each call, of which the last makes it a
-// free span (see segment_must_prepare).
+// Takes and maps a spare segment; and the same in pieces, one for each call.
 void segment_take_spare(struct heap *heap);
 void segment_map_spare(struct heap *heap);
 void segment_prepare_piece(struct heap *heap);
+// A heap begins: its spare segment, and what the next one needs is described.
+void segment_begin(struct heap *heap);
 // The span is not mapped yet: maps it, or takes another that is; NULL if neither is possible.
 struct span *segment_map(struct heap *heap, struct span *span, uint32_t dirty, uint32_t length, bool *zero);
 // Gives a piece of free memory back: a whole segment to the arena, of a span the contents to the system.
@@ -154,9 +157,10 @@ RTM_INLINE bool segment_has_whole(const struct heap *heap) {
 
 // No operation has to wait for the arena. After any operation the heap has a spare segment, or half a segment free in
 // one piece, which is the most that a medium block needs: as soon as no whole segment is free, the next medium block's
-// operation takes and maps a spare, and as soon as no half is, the next one adds the spare to what is free, or is
-// served from it (medium.c). Pages are longer work and smaller: what they need is prepared by the operations between
-// them, in pieces.
+// operation takes and maps a spare, and as soon as no half is, the next one is served from the spare, or adds it to
+// what is free (medium.c). Pages are longer work and smaller: what they need is prepared by the operations between
+// them, in pieces. Before there is a spare again, each of the 72 classes may need a page: of the shortest, 333
+// granules, and four more, for that many pieces (docs/bounded-work.md).
 //
 // Whether half a segment is free in one piece.
 RTM_INLINE bool segment_has_half(const struct heap *heap) {
@@ -166,8 +170,9 @@ RTM_INLINE bool segment_has_half(const struct heap *heap) {
 RTM_INLINE bool segment_must_extend(const struct heap *heap) {
   return RTM_UNLIKELY(!segment_has_half(heap)) && heap->spare && !rtm_mode_watches;
 }
-RTM_INLINE bool segment_must_prepare(const struct heap *heap) {
-  return heap->spare_state ? segment_must_extend(heap) : !segment_has_whole(heap);
+// Nothing is ahead but part of a segment.
+RTM_INLINE bool segment_is_urgent(const struct heap *heap) {
+  return RTM_UNLIKELY(!heap->spare_state) && !segment_has_whole(heap);
 }
 
 // Cuts the span after `length` granules; the rest is a free span, clean and not in a set. NULL if there are no
@@ -366,8 +371,9 @@ RTM_INLINE bool segment_purge(const struct heap *heap, const struct span *span) 
 
 // Gives back this span, which is free and not in a set.
 RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
-  // Where the arena has enough, the segment stays: its contents are what counts.
-  if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most) {
+  // Where the arena has enough, the segment stays: its contents are what counts. And where no spare one is ready: it
+  // may be all that the next operation has.
+  if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most && heap->spare_state) {
     segment_disown(heap, span);
   } else {
     if (RTM_LIKELY(segment_purge(heap, span)))

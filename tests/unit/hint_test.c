@@ -45,7 +45,7 @@ static struct span *take_of(unsigned class) {
   if (span) hint_lower(span);
   return span;
 }
-static bool is_pending(void) { return hint_any(hints); }
+static bool is_pending(void) { return hints->stash_bits | hint_pending(hints); }
 
 // Takes until nothing is pending; each take either finds a span or clears a word.
 static uint64_t drain(void) {
@@ -59,11 +59,16 @@ static uint64_t drain(void) {
 
 static void check_nothing_lost(uint32_t count) {
   for (uint32_t i = 0; i < count; i++) CHECK_EQUAL(atomic_load(&freed[i]), 0);
+  uint32_t places[SPAN_MEDIUM + 1] = {0};
   for (uint32_t i = 0; i < hints->groups; i++) {
     struct hint_group *group = hints->group[i];
     CHECK_EQUAL(atomic_load(&group->word.bits), 0);
-    for (uint32_t l = 0; l < group->leaves; l++) CHECK_EQUAL(atomic_load(&group->leaf[l]->word.bits), 0);
+    for (uint32_t l = 0; l < group->leaves; l++) {
+      CHECK_EQUAL(atomic_load(&group->leaf[l]->word.bits), 0);
+      places[group->class] += (uint32_t)__builtin_popcountll(group->leaf[l]->vacant);
+    }
   }
+  for (unsigned class = 0; class <= SPAN_MEDIUM; class ++) CHECK_EQUAL(hints->class[class].places, places[class]);
 }
 
 static void raise_each_of(uint32_t count, uint32_t groups) {
@@ -100,6 +105,37 @@ TEST(the_last_place) {
   CHECK_EQUAL(drain(), 2);
   hint_detach(&spans[0]);
   CHECK(hint_attach(hints, OTHER_CLASS, &spans[0]));
+}
+
+// Some words of the top are looked at in every call, the others in turn: whatever is busy, the rest is found.
+static void find_both(uint32_t busy, uint32_t other, uint32_t one_of) {
+  enum { MOST = 4 * HINT_TOPS + 8 };
+  for (unsigned round = 0; round < 100; round++) {
+    raise_hint(busy);
+    raise_hint(other);
+    uint32_t looks = 0, busy_found = 0;
+    while (atomic_load(&freed[other])) {
+      CHECK(++looks <= MOST);
+      look();
+      if (atomic_load(&freed[busy])) continue;
+      busy_found++;
+      raise_hint(busy);
+    }
+    CHECK((busy_found + 1) * one_of >= looks);
+    drain();
+  }
+}
+TEST(far_words_and_near_ones_take_turns) {
+  enum { GROUPS = 300 };
+  start(GROUPS * GROUP_SPANS);
+  for (uint32_t i = 0; i < GROUPS * GROUP_SPANS; i++) attach(i);
+  CHECK(hints->groups > HINT_TOPS_USUAL * HINT_FANOUT);
+  find_both(0, GROUPS * GROUP_SPANS - 1, 4);
+  find_both(GROUPS * GROUP_SPANS - 1, 0, 4 * HINT_TOPS);
+  find_both(GROUPS * GROUP_SPANS - 1, 200 * GROUP_SPANS, 4 * HINT_TOPS);
+  find_both(200 * GROUP_SPANS, 210 * GROUP_SPANS, 4 * HINT_TOPS);
+  find_both(210 * GROUP_SPANS, 200 * GROUP_SPANS, 4 * HINT_TOPS);
+  check_nothing_lost(GROUPS * GROUP_SPANS);
 }
 
 // A class with more groups than one call looks at is found by the next calls.
