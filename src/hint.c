@@ -20,6 +20,7 @@ static bool add_group(struct hints *hints, unsigned class) {
   } else {
     group->next = group;
     c->group = group;
+    if (!class) hints->rich = group;
   }
   c->newest = group;
   hints->group[hints->groups] = group;
@@ -175,7 +176,7 @@ RTM_INLINE struct span *take_in_turn(struct hints *hints, uint32_t word, uint64_
 
 // One of the usual words.
 RTM_INLINE struct span *take_usual(struct hints *hints, uint32_t turn) {
-  uint32_t word = turn >> 1 & 1;
+  uint32_t word = turn >> 2 & 1;
   uint64_t bits = hint_top(hints, word);
   if (!bits) bits = hint_top(hints, word ^= 1);
   return bits ? take_in_turn(hints, word, bits) : NULL;
@@ -196,6 +197,9 @@ struct span *hint_take_any(struct hints *hints) {
     const struct hint_group *shared = hints->class[0].group;
     uint64_t leaves = atomic_load_explicit(&shared->word.bits, memory_order_seq_cst);
     if (leaves) return take_shared(hints, shared, leaves);
+  } else if (turn & 2) {  // what a class held that is no longer asked for: one look in a round of all would be few
+    struct hint_group *rich = hints->rich;
+    if (atomic_load_explicit(&rich->word.bits, memory_order_seq_cst)) return take_below(rich);
   }
   return RTM_UNLIKELY(hint_has_far(hints)) ? take_far(hints, turn) : take_usual(hints, turn);
 }

@@ -59,6 +59,7 @@ struct hints {
   uint64_t later[HINT_TOPS];  // of each of the top's words: whose turn has not come yet
   uint32_t shared_at;         // leaf and place at which the next search in the shared leaves starts
   uint32_t turn;
+  struct hint_group *rich;  // where a page came back whole last
   uint32_t far;  // which word is looked at next where there are more than the usual ones
   // Spans of medium blocks whose bits were taken a word at a time, and are still to be looked at. They are alone in
   // their spans: looking for each by itself would cost more than collecting it.
@@ -124,13 +125,19 @@ RTM_INLINE struct span *hint_peek(struct hints *hints, unsigned class) {
 // led there. O(1).
 void hint_lower(struct span *span);
 
+// All that the program had of the page was found freed: its group has every fourth search, as more may have come back
+// whole there.
+RTM_INLINE void hint_found_empty(struct hints *hints, const struct span *page) {
+  hints->rich = (struct hint_group *)page->hint->parent;
+}
+
 RTM_INLINE uint64_t hint_top(const struct hints *hints, uint32_t word) {
   return atomic_load_explicit(&hints->top[word].bits, memory_order_seq_cst);
 }
 RTM_INLINE bool hint_has_far(const struct hints *hints) {
   return RTM_READ_RELAXED(hints->groups) > HINT_TOPS_USUAL * HINT_FANOUT;
 }
-RTM_INLINE bool hint_turn_is_far(uint32_t turn) { return !(turn & 4); }
+RTM_INLINE bool hint_turn_is_far(uint32_t turn) { return !(turn & 8); }
 // What is set at the top, all words together; any thread. 3 instructions, but for heaps of more than some 200,000
 // spans.
 RTM_INLINE uint64_t hint_pending(struct hints *hints) {

@@ -162,6 +162,7 @@ void page_collect_any(struct heap *heap, struct span *page) {
   bool only = full ? !heap->queue[page->kind].head : page_is_only(page);
   if (!page->used && !(only && page_may_stay(heap, page))) {
     if (!full) page_dequeue(heap, page);
+    hint_found_empty(&heap->hints, page);
     segment_wait(heap, page);
   } else if (full) {
     span_set_tag(page, (uintptr_t)heap);

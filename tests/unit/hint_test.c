@@ -195,6 +195,24 @@ TEST(spans_in_shared_leaves_take_turns) {
   for (uint32_t i = BUSY; i < SHARED; i++) CHECK_EQUAL(atomic_load(&freed[i]), 0);
 }
 
+// A class whose page came back whole has a fourth of the searches, and the others theirs.
+TEST(what_comes_back_whole_does_not_wait_for_a_round) {
+  enum { RICH = 40, OLD = 7, FIRST = SPAN_MEDIUM };
+  start(FIRST + RICH);
+  for (unsigned class = 1; class < SPAN_MEDIUM; class++) CHECK(hint_attach(hints, class, &spans[class]));
+  for (uint32_t i = 0; i < RICH; i++) CHECK(hint_attach(hints, OLD, &spans[FIRST + i]));
+  for (unsigned class = 1; class < SPAN_MEDIUM; class++) raise_hint(class);
+  for (uint32_t i = 0; i < RICH; i++) raise_hint(FIRST + i);
+  hint_found_empty(hints, &spans[FIRST]);
+  for (unsigned turn = 0; turn < 4 * RICH; turn++) {
+    look();
+    for (unsigned class = 1; class < 10; class++)
+      if (class != OLD) raise_hint(class);
+  }
+  for (uint32_t i = 0; i < RICH; i++) CHECK_EQUAL(atomic_load(&freed[FIRST + i]), 0);
+  for (unsigned class = 10; class < SPAN_MEDIUM; class++) CHECK_EQUAL(atomic_load(&freed[class]), 0);
+}
+
 // Medium blocks' bits are taken a word at a time; what a thread leaves behind is found again.
 TEST(the_stash_holds_a_word) {
   start(40);
