@@ -172,7 +172,7 @@ static RTM_NOINLINE void *alloc_after_heartbeat(size_t size) {
 }
 
 // `page`: the class's current one, which has no block linked.
-void *alloc_slow(size_t size, struct span *page) {
+RTM_CODE_TOGETHER void *alloc_slow(size_t size, struct span *page) {
   if (RTM_UNLIKELY(page->kind == SPAN_STORE)) {
     void *block = store_take(page);
     return RTM_LIKELY(block != NULL) ? block : take_late(page);
@@ -334,7 +334,7 @@ static RTM_COLD void free_limited(struct heap *owner, void *block, struct span *
 }
 
 // Everything but a block of this thread's own page that has free blocks.
-void free_slow(void *block, struct span *span) {
+RTM_CODE_TOGETHER void free_slow(void *block, struct span *span) {
   CHECK_SCOPE();
   struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
   if (owner == rtm_fast_heap) {

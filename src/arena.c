@@ -12,10 +12,12 @@ enum segment_state {
   SEGMENT_RUN,     // first or last segment of a free run
 };
 
-uintptr_t rtm_window_base = UINTPTR_MAX / 2 + 1;  // until the start: no address is within the window, NULL included
-size_t rtm_window_granules;
-uint32_t *rtm_window_table;
-char *rtm_window_spans;
+// Until the start no address is within the window, NULL included.
+RTM_DATA_TOGETHER uintptr_t rtm_window_base = UINTPTR_MAX / 2 + 1;
+RTM_DATA_TOGETHER size_t rtm_window_granules;
+RTM_DATA_TOGETHER uint32_t *rtm_window_table;
+// The compiler's first: the section begins with a page, and is less than one.
+RTM_DATA_TOGETHER _Alignas(GRANULE_SIZE) char *rtm_window_spans;
 struct arena rtm_arena;
 
 enum {

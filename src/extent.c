@@ -108,14 +108,14 @@ RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index
   return take_first(heap, &heap->extent.list[bits_lowest(found)], length, index);
 }
 
-void extent_page_emptied(struct heap *heap, struct span *page) {
+RTM_CODE_TOGETHER void extent_page_emptied(struct heap *heap, struct span *page) {
   unsigned class = page->kind;
   heap->pages[class]--;
   page_unlink(heap, class, page);
   give(heap, page);
 }
 
-void extent_give_medium(struct heap *heap, struct span *span) { give(heap, span); }
+RTM_CODE_TOGETHER void extent_give_medium(struct heap *heap, struct span *span) { give(heap, span); }
 
 RTM_INLINE void give_page(struct heap *heap, struct span *page) {
   heap->pages[page->kind]--;
@@ -330,12 +330,12 @@ RTM_INLINE void save(struct heap *heap, unsigned class) {
 }
 
 // Apart, as calls would cost the other way its registers.
-static RTM_NOINLINE void *take_one_collected(struct heap *heap, struct span *page) {
+static RTM_NOINLINE RTM_CODE_TOGETHER void *take_one_collected(struct heap *heap, struct span *page) {
   save(heap, page->kind);
   return page_take_private(page);
 }
 
-static RTM_NOINLINE void *take_collected(struct heap *heap, struct span *page) {
+static RTM_NOINLINE RTM_CODE_TOGETHER void *take_collected(struct heap *heap, struct span *page) {
   if (SECURE_VARIANT) {
     if (may_look(heap)) tidy(heap);
     return secure_refill(page, true);
@@ -347,7 +347,7 @@ static RTM_NOINLINE void *take_collected(struct heap *heap, struct span *page) {
 
 // The class's page has fresh blocks. One of them is a short way, which leaves time for something else; where there is
 // nothing to collect, for a visit of a class now and then.
-static RTM_NOINLINE void *extend(struct heap *heap, struct span *page) {
+static RTM_NOINLINE RTM_CODE_TOGETHER void *extend(struct heap *heap, struct span *page) {
   if (!may_look(heap)) {
     void *block = page_extend_one(page);
     give_page(heap, pop_waiting(heap));
@@ -381,7 +381,7 @@ RTM_INLINE void *serve_first(struct heap *heap, size_t class, size_t head) {
 
 // Another page of the class has free blocks. The fuller of two serves if there is nothing else to be done: the same
 // pieces as in `tidy`, asked for before, as a piece may change the queue.
-static RTM_NOINLINE void *take_queued(struct heap *heap, size_t class, size_t head) {
+static RTM_NOINLINE RTM_CODE_TOGETHER void *take_queued(struct heap *heap, size_t class, size_t head) {
   struct extent_tree *tree = &heap->extent.tree[PAGES];
   if (tree->bits) {
     void *block = serve_first(heap, class, head);
@@ -413,7 +413,7 @@ RTM_INLINE void *begin(struct heap *heap, size_t class, struct span *page, uint3
 // The page that waits is as long as the class's longest, or a little longer: it is neither joined nor cut, and what
 // leads to it stays, which leaves time.
 enum { LONGER_MOST = 5 };
-static RTM_NOINLINE void *take_waiting(struct heap *heap, size_t class) {
+static RTM_NOINLINE RTM_CODE_TOGETHER void *take_waiting(struct heap *heap, size_t class) {
   struct span *page = pop_waiting(heap);
   heap->pages[page->kind]--;
   page_begin(heap, class, page);
@@ -422,7 +422,7 @@ static RTM_NOINLINE void *take_waiting(struct heap *heap, size_t class) {
   return page_first_block(page);
 }
 
-static RTM_NOINLINE void *take_new(struct heap *heap, size_t class) {
+static RTM_NOINLINE RTM_CODE_TOGETHER void *take_new(struct heap *heap, size_t class) {
   uint32_t index, length = is_scarce(heap) ? page_first_length(class) : page_next_length(heap, class);
   struct span *page = take(heap, length, &index);
   return RTM_LIKELY(page != NULL) ? begin(heap, class, page, index, length) : alloc_miss(rtm_shape[class].block_size);
@@ -433,7 +433,7 @@ void *extent_malloc_any(struct heap *heap, size_t size) {
   return page_has_linked(page) ? page_take_linked(page) : extent_malloc(heap, page, size);
 }
 
-void *extent_malloc(struct heap *heap, struct span *page, size_t size) {
+RTM_CODE_TOGETHER void *extent_malloc(struct heap *heap, struct span *page, size_t size) {
   if (page->flags & PAGE_FRESH) return extend(heap, page);
   if (page_has_private(page)) return take_collected(heap, page);
   size_t class = size_class(size);
@@ -496,7 +496,7 @@ RTM_INLINE struct span *take_span(struct heap *heap, uint32_t length) {
 }
 
 // A freed block that fits serves at once, as it is, and leaves time for another.
-static RTM_NOINLINE void *large_of_freed(struct heap *heap, struct span *freed) {
+static RTM_NOINLINE RTM_CODE_TOGETHER void *large_of_freed(struct heap *heap, struct span *freed) {
   struct span *other = take_freed(heap);
   if (other) give(heap, other);
   return freed->start;
@@ -505,7 +505,7 @@ static RTM_NOINLINE void *large_of_freed(struct heap *heap, struct span *freed) 
 // It may be longer by an eighth.
 RTM_INLINE bool fits(const struct span *freed, uint32_t length) { return freed->length - length <= freed->length / 8; }
 
-void *extent_large(struct heap *heap, size_t size) {
+RTM_CODE_TOGETHER void *extent_large(struct heap *heap, size_t size) {
   uint32_t length = granules_for(size);
   struct span *freed = take_freed(heap);
   if (freed) {

@@ -60,7 +60,7 @@ struct hints {
   uint32_t shared_at;         // leaf and place at which the next search in the shared leaves starts
   uint32_t turn;
   struct hint_group *rich;  // where a page came back whole last
-  uint32_t far;  // which word is looked at next where there are more than the usual ones
+  uint32_t far;             // which word is looked at next where there are more than the usual ones
   // Spans of medium blocks whose bits were taken a word at a time, and are still to be looked at. They are alone in
   // their spans: looking for each by itself would cost more than collecting it.
   struct hint_leaf *stash;

@@ -1,8 +1,8 @@
 // Fills the size class tables; see size_class.h for the equations.
 #include "size_class.h"
 
-uint8_t rtm_class_of[BLOCK_MAX / BLOCK_ALIGNMENT + 1];
-struct class_shape rtm_shape[CLASSES + 1];
+RTM_DATA_TOGETHER uint8_t rtm_class_of[BLOCK_MAX / BLOCK_ALIGNMENT + 1];
+RTM_DATA_TOGETHER struct class_shape rtm_shape[CLASSES + 1];
 
 static uint32_t class_size(unsigned class) {
   if (class <= LINEAR_CLASSES) return class * BLOCK_ALIGNMENT;

@@ -16,8 +16,8 @@ __attribute__((constructor)) static void start_early(void) {
   rehearse();
 }
 
-EXPORT void *malloc(size_t size) { return alloc_fast(size); }
-EXPORT void free(void *block) { free_fast(block); }
+RTM_CODE_TOGETHER EXPORT void *malloc(size_t size) { return alloc_fast(size); }
+RTM_CODE_TOGETHER EXPORT void free(void *block) { free_fast(block); }
 EXPORT void *calloc(size_t count, size_t size) { return alloc_zeroed(count, size); }
 EXPORT void *realloc(void *block, size_t size) { return alloc_again(block, size); }
 EXPORT void *reallocarray(void *block, size_t count, size_t size) { return rtm_reallocarray(block, count, size); }
