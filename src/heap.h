@@ -48,10 +48,11 @@ struct heap {
   uint64_t keep_of_live;                 // 65536ths of `live` that may be dirty: see segment_learn
   uint64_t keep_of_live_least;
   uint64_t learned;                // keep_of_live as it was when the heap last changed hands
-  bool took_clean;                 // since segment_learn last asked
+  uint64_t learn_below;            // until keep_of_live is that: 0 if no clean span was taken since
   uint32_t spare;                  // a segment that waits for the next need; 0: none
   uint8_t spare_state;             // enum spare_state
   bool partly_mapped;              // not all that is in segments is mapped
+  bool purges_unusually;           // the same, or the system has refused to take contents: memory is locked
   bool keeps_pages;                // an empty page stays if its class has no other with free blocks
   uint32_t waiting;                // span index: stack of empty spans to be released (segment_wait)
   uint32_t turn;                   // of housekeeping (page.c)

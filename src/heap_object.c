@@ -116,7 +116,7 @@ static void reset(struct heap *core) {
   memset(core->poor, 0, sizeof core->poor);
   memset(&core->spans, 0, sizeof core->spans);
   core->segments = core->live = core->dirty = core->waiting = core->turn = 0;
-  core->partly_mapped = false;
+  core->partly_mapped = core->purges_unusually = false;
   RTM_WRITE_RELAXED(core->limited, false);
   memset(&core->limits, 0, sizeof core->limits);
   __atomic_store_n(&core->state, heap_owned(), __ATOMIC_RELAXED);

@@ -48,20 +48,17 @@ RTM_INLINE void *attach_and_start(struct heap *heap, struct span *span, bool zer
 }
 
 // Gives the span back and returns it as it is now, free and not yet in a set.
-RTM_INLINE struct span *release(struct heap *heap, struct span *span, unsigned *joined) {
+RTM_INLINE struct span *release(struct heap *heap, struct span *span) {
   if (SECURE_VARIANT) secure_unguard(span);
   hint_detach(span);
-  return segment_join(heap, span, span->length, joined);
+  return segment_join(heap, span, segment_all(span));
 }
 
 static void note_gone(struct heap *heap, uint32_t length) {
   record_large_gone(heap->record, (size_t)length << GRANULE_SHIFT);
 }
 
-void medium_release(struct heap *heap, struct span *span) {
-  unsigned joined;
-  segment_insert_dirty(heap, release(heap, span, &joined));
-}
+void medium_release(struct heap *heap, struct span *span) { segment_insert_dirty(heap, release(heap, span)); }
 
 // True if another thread has freed the block; it is this thread's again then.
 RTM_INLINE bool take_remote(struct span *span) {
@@ -114,8 +111,7 @@ RTM_INLINE void tend(struct heap *heap) {
 RTM_INLINE void shorten_freed(struct heap *heap, struct span *span, uint32_t length) {
   struct span *rest = segment_split(span, length);
   if (!rest) return;
-  unsigned joined;
-  segment_insert_or_shrink(heap, segment_join(heap, rest, rest->length, &joined));
+  segment_insert_or_shrink(heap, segment_join(heap, rest, segment_all(rest)));
 }
 
 // A span of this length serves a request of half of it or more as it is where another block waits: the time is for that
@@ -183,8 +179,7 @@ static RTM_NOINLINE void *take_for_freed(struct heap *heap, struct span *freed, 
   if (freed->length >= length) return take_fitting(heap, freed, length);
   struct hint_word *hint = freed->hint;
   uint64_t bit = freed->hint_bit;
-  unsigned joined;
-  struct span *span = segment_join(heap, freed, freed->length, &joined);
+  struct span *span = segment_join(heap, freed, segment_all(freed));
   if (span->length < length) {
     segment_insert_dirty(heap, span);
     if (RTM_UNLIKELY(!segment_has_half(heap))) return take_of_spare(heap, size, hint, bit);
@@ -307,22 +302,33 @@ void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
   return finish(heap, span, zero, gone);
 }
 
-// Too much free memory goes back in the same operation: what this span has become if joining it with its neighbours was
-// work enough, else the longest span.
-static RTM_NOINLINE void release_and_shrink(struct heap *heap, struct span *span) {
-  unsigned joined;
-  span = release(heap, span, &joined);
-  if (RTM_UNLIKELY(segment_must_shrink_early(heap))) {
-    if (joined) {
-      segment_shrink_by(heap, span);
-    } else {
-      segment_insert_dirty(heap, span);
-      segment_shrink(heap);
-    }
-  } else {
+// Too much free memory goes back in the same operation: where the span has free neighbours, it is what the span has
+// become, as joining them was work enough, else the longest span.
+RTM_INLINE void release_joined(struct heap *heap, struct span *span, struct segment_place place, struct span *after) {
+  span = segment_join_with(heap, span, segment_all(span), place, after, true);
+  if (RTM_LIKELY(segment_must_shrink_early(heap)))
+    segment_shrink_by(heap, span);
+  else
     segment_insert_dirty(heap, span);
-    if (RTM_UNLIKELY(arena_must_shrink()) && !joined) arena_shrink();
-  }
+}
+
+RTM_INLINE void release_alone(struct heap *heap, struct span *span, struct segment_place place) {
+  segment_insert_dirty(heap, segment_join_with(heap, span, segment_all(span), place, NULL, false));
+  if (RTM_UNLIKELY(segment_must_shrink_early(heap)))
+    segment_shrink(heap);
+  else if (RTM_UNLIKELY(arena_must_shrink()))
+    arena_shrink();
+}
+
+static RTM_NOINLINE void release_and_shrink(struct heap *heap, struct span *span) {
+  if (SECURE_VARIANT) secure_unguard(span);
+  hint_detach(span);
+  struct segment_place place = segment_place(span);
+  struct span *after = segment_free_after(place, span->length);
+  if (RTM_LIKELY(after != NULL) || segment_free_before(place))
+    release_joined(heap, span, place, after);
+  else
+    release_alone(heap, span, place);
 }
 
 void medium_free(struct heap *heap, struct span *span, void *block) {

@@ -15,8 +15,7 @@ RTM_INLINE void release(struct heap *heap, struct span *page) {
   if (SECURE_VARIANT) secure_unguard(page);
   hint_detach(page);
   heap->pages[page->kind]--;
-  unsigned joined;
-  segment_insert_or_shrink(heap, segment_join(heap, page, page->length, &joined));
+  segment_insert_or_shrink(heap, segment_join(heap, page, segment_all(page)));
 }
 
 // Apart, as a call in between would cost the other path its registers.

@@ -67,7 +67,7 @@ RTM_INLINE struct span *use_spare(struct heap *heap) {
   struct span *span = span_at(index);
   rtm_window_table[first] = rtm_window_table[first + SEGMENT_USED - 1] = index;
   heap->segments++;
-  if (RTM_UNLIKELY(s->mapped < SEGMENT_USED)) heap->partly_mapped = true;
+  if (RTM_UNLIKELY(s->mapped < SEGMENT_USED)) heap->partly_mapped = heap->purges_unusually = true;
   uint32_t dirty = s->retained;  // what was mapped before may hold old contents
   heap->dirty += dirty;
   span->start = granule_address(first);
@@ -119,19 +119,40 @@ struct span *segment_more(struct heap *heap) {
 
 // ---- memory that goes back ----
 
-// The longest dirty span. Where the system refuses to take contents, whole segments are all that can go, and not the
-// one that the next operation may need.
+// The part of the span that is mapped.
+static uint32_t mapped_length(const struct span *span) {
+  uint32_t at = span_granule(span) % SEGMENT_GRANULES, mapped = segment_of(span)->mapped;
+  if (mapped <= at) return 0;
+  return mapped - at < span->length ? mapped - at : span->length;
+}
+
+// Whole segments are all that can go then, and not the one that the next operation may need.
+static void refuse(struct heap *heap, struct span *span) {
+  RTM_WRITE_RELAXED(rtm_arena.purge_refused, true);
+  heap->purges_unusually = true;
+  if (span->length == SEGMENT_USED && segment_has_half(heap))
+    segment_disown(heap, span);
+  else
+    segment_insert_dirty(heap, span);
+}
+
+RTM_COLD void segment_purge_unusual(struct heap *heap, struct span *span) {
+  // (Linux would pass over what is not mapped, and do the rest; qemu-user does nothing then.)
+  size_t bytes = (size_t)mapped_length(span) << GRANULE_SHIFT;
+  if (RTM_READ_RELAXED(rtm_arena.purge_refused) || !os_purge((uintptr_t)span->start, bytes)) {
+    refuse(heap, span);
+  } else {
+    atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
+    segment_purged(heap, span);
+  }
+}
+
+// The longest dirty span.
 void segment_shrink(struct heap *heap) {
   struct span *span = tlsf_longest(&heap->spans, SPANS_DIRTY / 64, SPANS_DIRTY / 64 + SPANS_WORDS);
   if (RTM_UNLIKELY(!span)) return;
   tlsf_remove(&heap->spans, span);
-  if (RTM_LIKELY(segment_purge(heap, span))) {
-    segment_purged(heap, span);
-  } else if (span->length == SEGMENT_USED && segment_has_half(heap)) {
-    segment_disown(heap, span);
-  } else {
-    segment_insert_dirty(heap, span);
-  }
+  segment_purge(heap, span);
 }
 
 static void disown_all(struct heap *heap, uint32_t list) {

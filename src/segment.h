@@ -43,20 +43,19 @@ void segment_trim(struct heap *heap);
 // others none of what is live but 64 KiB in the next 58. So a program in a steady state makes no system calls, and one
 // that shrinks gives back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread,
 // this one included (segment_keep; 0: it has one). What was learned stays for the heap's next thread.
-enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2 };
+enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2, LESS_OF_LIVE = 512 };
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
-  return RTM_UNLIKELY(heap->dirty > heap->keep) && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
+  return heap->dirty > heap->keep && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
 }
 // Lets the heap keep 1 MiB more in any case until it changes hands, of 2 MiB that all heaps share; if there is any
 // left.
 void segment_borrow(struct heap *heap);
-// There is too much free memory, and memory that held nothing was taken since that was so before: what goes back is
-// needed again. Then the heap may keep twice as much of what is live, and borrows, and nothing goes back this time.
-// Each time that something goes back makes the part of what is live a little less again. True if nothing is to go back.
+// There is too much free memory, and memory that held nothing was taken since it last learned: what goes back is needed
+// again. Then the heap may keep twice as much of what is live, and borrows, and nothing goes back this time. Each time
+// that something goes back makes the part of what is live a little less again. True if nothing is to go back.
 RTM_INLINE bool segment_learn(struct heap *heap) {
-  if (RTM_LIKELY(!heap->took_clean)) return false;
-  heap->took_clean = false;
-  if (!heap->keep_of_live || heap->keep_of_live > MOST_OF_LIVE / 2) return false;
+  if (RTM_LIKELY(heap->keep_of_live - 1 >= heap->learn_below)) return false;
+  heap->learn_below = 0;
   heap->keep_of_live *= 2;
   segment_borrow(heap);
   return true;
@@ -120,7 +119,7 @@ RTM_INLINE void segment_insert_dirty(struct heap *heap, struct span *span) {
 }
 
 RTM_INLINE struct span *segment_take_clean(struct heap *heap, uint32_t word, uint64_t bits) {
-  heap->took_clean = true;
+  heap->learn_below = MOST_OF_LIVE / 2;
   return tlsf_take_from(&heap->spans, word, bits);
 }
 
@@ -271,32 +270,50 @@ RTM_INLINE struct span *segment_take(struct heap *heap, struct span *span, uint3
   return segment_map(heap, span, dirty, length, zero);
 }
 
+// A span's place: its offset within its segment, and its entry in the table.
+struct segment_place {
+  uint32_t offset, *table;
+};
+RTM_INLINE struct segment_place segment_place(const struct span *span) {
+  uint32_t granule = span_granule(span);
+  return (struct segment_place){granule % SEGMENT_GRANULES, rtm_window_table + granule};
+}
+
+// The free span behind the `length` granules there, or before them; NULL if there is none.
+RTM_INLINE struct span *segment_free_after(struct segment_place place, uint32_t length) {
+  if (RTM_UNLIKELY(place.offset + length >= SEGMENT_USED)) return NULL;
+  struct span *after = span_at(place.table[length]);
+  return RTM_LIKELY(after->kind == SPAN_FREE) ? after : NULL;
+}
+RTM_INLINE struct span *segment_free_before(struct segment_place place) {
+  if (RTM_UNLIKELY(!place.offset)) return NULL;
+  struct span *before = span_at(place.table[-1]);
+  return RTM_LIKELY(before->kind == SPAN_FREE) ? before : NULL;
+}
+
 // (The table's entries where spans have been joined stay as they are: they lead to descriptors without an owner.)
 //
 // Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, joined with its free
-// neighbours but not in a set yet; `*joined` says with how many. O(1). (What is likely here is what makes the longest
-// operations: it has no jumps.)
-RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint32_t dirty, unsigned *joined) {
-  uint32_t granule = span_granule(span), length = span->length, offset = granule % SEGMENT_GRANULES;
-  uint32_t *table = rtm_window_table + granule;
+// neighbours but not in a set yet: with
+// `after`, which may be NULL, and if `look` with the one before. `place`: its own. O(1). (What is
+// likely here is what makes the longest operations: it has no jumps.)
+RTM_INLINE struct span *segment_join_with(struct heap *heap, struct span *span, uint32_t dirty,
+                                          struct segment_place place, struct span *after, bool look) {
+  uint32_t length = span->length, *table = place.table;
   struct segment *s = segment_of(span);
   heap->live -= length;
   uint32_t dirty_before = 0;  // of the neighbours
   span_set_tag(span, TAG_NONE);
-  *joined = 0;
-  if (offset + length < SEGMENT_USED) {
-    struct span *after = span_at(table[length]);
-    if (RTM_LIKELY(after->kind == SPAN_FREE)) {
-      tlsf_remove(&heap->spans, after);
-      dirty_before = after->used;
-      if (after->used) dirty = length + after->used;
-      length += after->length;
-      segment_release_descriptor(s, after);
-      ++*joined;
-    }
+  if (RTM_LIKELY(after != NULL)) {
+    tlsf_remove(&heap->spans, after);
+    dirty_before = after->used;
+    if (after->used) dirty = length + after->used;
+    if (after->used && !dirty) __builtin_unreachable();
+    length += after->length;
+    segment_release_descriptor(s, after);
   }
-  if (RTM_LIKELY(offset > 0) && RTM_LIKELY(span_at(table[-1])->kind == SPAN_FREE)) {
-    struct span *before = span_at(table[-1]);
+  struct span *before = look ? segment_free_before(place) : NULL;
+  if (RTM_LIKELY(before != NULL)) {
     tlsf_remove(&heap->spans, before);
     table -= before->length;
     length += before->length;
@@ -304,7 +321,6 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
     dirty = dirty ? dirty + before->length : before->used;
     segment_release_descriptor(s, span);
     span = before;
-    ++*joined;
   } else {
     span->kind = SPAN_FREE;
   }
@@ -317,9 +333,19 @@ RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint3
   return span;
 }
 
+RTM_INLINE struct span *segment_join(struct heap *heap, struct span *span, uint32_t dirty) {
+  struct segment_place place = segment_place(span);
+  return segment_join_with(heap, span, dirty, place, segment_free_after(place, span->length), true);
+}
+
+// The same where all of the span may hold memory: not short of a granule, and so not zero.
+RTM_INLINE uint32_t segment_all(const struct span *span) {
+  if (!span->length) __builtin_unreachable();
+  return span->length;
+}
+
 RTM_INLINE void segment_give(struct heap *heap, struct span *span, uint32_t dirty) {
-  unsigned joined;
-  segment_insert(heap, segment_join(heap, span, dirty, &joined));
+  segment_insert(heap, segment_join(heap, span, dirty));
 }
 
 // Spans whose last block was found free by an operation that had no time to release them: a later one does. Whoever
@@ -340,33 +366,27 @@ RTM_INLINE void segment_disown(struct heap *heap, struct span *span) {
   arena_give_segment(segment_of_granule(span_index(span)), segment_of(span));
 }
 
-// The part of the span that is mapped.
-RTM_INLINE uint32_t segment_mapped_length(const struct span *span) {
-  uint32_t at = span_granule(span) % SEGMENT_GRANULES, mapped = segment_of(span)->mapped;
-  if (mapped <= at) return 0;
-  return mapped - at < span->length ? mapped - at : span->length;
-}
-
 // The contents of a span have gone back; it is in no set.
 RTM_INLINE void segment_purged(struct heap *heap, struct span *span) {
   heap->dirty -= span->used;
-  heap->keep_of_live -= (heap->keep_of_live - heap->keep_of_live_least) / 256;
+  if (heap->keep_of_live > heap->keep_of_live_least) heap->keep_of_live -= LESS_OF_LIVE;
   span->used = 0;
   tlsf_insert(&heap->spans, SPANS_CLEAN + (uint64_t)rtm_segment_lists[span->length].of, span);
 }
 
-// False, and nothing changed, if the system does not take the contents.
-RTM_INLINE bool segment_purge(const struct heap *heap, const struct span *span) {
+// The same where not all that is in segments is mapped, or the system does not take the contents, as memory is locked:
+// whole segments are all that can go then. Cold.
+void segment_purge_unusual(struct heap *heap, struct span *span);
+
+// Gives the contents of a free span back that is in no set.
+RTM_INLINE void segment_purge(struct heap *heap, struct span *span) {
   size_t bytes = (size_t)span->length << GRANULE_SHIFT;
-  if (RTM_UNLIKELY(RTM_READ_RELAXED(rtm_arena.purge_refused))) return false;
-  // (Linux would pass over what is not mapped, and do the rest; qemu-user does nothing then.)
-  if (RTM_UNLIKELY(heap->partly_mapped)) bytes = (size_t)segment_mapped_length(span) << GRANULE_SHIFT;
-  if (RTM_UNLIKELY(!os_purge((uintptr_t)span->start, bytes))) {
-    RTM_WRITE_RELAXED(rtm_arena.purge_refused, true);
-    return false;
+  if (RTM_UNLIKELY(heap->purges_unusually) || RTM_UNLIKELY(!os_purge((uintptr_t)span->start, bytes))) {
+    segment_purge_unusual(heap, span);
+    return;
   }
   atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
-  return true;
+  segment_purged(heap, span);
 }
 
 // Gives back this span, which is free and not in a set.
@@ -376,16 +396,13 @@ RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
   if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most && heap->spare_state) {
     segment_disown(heap, span);
   } else {
-    if (RTM_LIKELY(segment_purge(heap, span)))
-      segment_purged(heap, span);
-    else
-      segment_insert_dirty(heap, span);
+    segment_purge(heap, span);
   }
 }
 
 // A free span that is in no set goes back where there is too much, else into the set of those that hold memory.
 RTM_INLINE void segment_insert_or_shrink(struct heap *heap, struct span *span) {
-  if (RTM_UNLIKELY(segment_must_shrink(heap)))
+  if (RTM_LIKELY(segment_must_shrink(heap)))
     segment_shrink_by(heap, span);
   else
     segment_insert_dirty(heap, span);
