@@ -26,6 +26,7 @@ static bool add_group(struct hints *hints, unsigned class) {
   hints->group[hints->groups] = group;
   put_below(&group->word, &hints->top[hints->groups / HINT_FANOUT], hints->groups % HINT_FANOUT);
   RTM_WRITE_RELAXED(hints->groups, hints->groups + 1);
+  hints->has_far = hint_has_far(hints);
   return true;
 }
 
@@ -96,17 +97,23 @@ RTM_INLINE uint64_t leaf_bits(struct hint_leaf *leaf) {
   return atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
 }
 
-// A span below the group whose bit was set. NULL: a late bit, of the group, of a leaf or of a span that is gone.
-RTM_INLINE struct span *take_below(struct hint_group *group) {
+// The first place of those whose bits are set.
+RTM_INLINE void find_in(struct hints *hints, struct hint_leaf *leaf, uint64_t spans) {
+  uint64_t bit = spans & -spans;
+  hints->found = leaf;
+  hints->found_bit = bit;
+  lower(&leaf->word, bit);
+}
+
+// Nothing is found where the bit of the group or of the leaf was late.
+RTM_INLINE void find_below(struct hints *hints, struct hint_group *group) {
   uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
   if (!leaves) {
     settle_level(&group->word);
-    return NULL;
+    return;
   }
   struct hint_leaf *leaf = group->leaf[bits_lowest(leaves)];
-  uint64_t spans = leaf_bits(leaf);
-  lower(&leaf->word, spans & -spans);
-  return spans ? leaf->span[bits_lowest(spans)] : NULL;
+  find_in(hints, leaf, leaf_bits(leaf));
 }
 
 void hint_empty_stash(struct hints *hints) {
@@ -115,6 +122,8 @@ void hint_empty_stash(struct hints *hints) {
     hints->stash_bits ^= bit;
     hint_raise(&hints->stash->word, bit);
   }
+  if (hints->found_bit) hint_raise(&hints->found->word, hints->found_bit);
+  hints->found_bit = 0;
 }
 
 void hint_reset(struct hints *hints) {
@@ -136,13 +145,13 @@ void hint_reset(struct hints *hints) {
     atomic_store_explicit(&group->word.bits, 0, memory_order_relaxed);
   }
   for (unsigned i = 0; i < HINT_TOPS; i++) atomic_store_explicit(&hints->top[i].bits, 0, memory_order_relaxed);
-  hints->stash_bits = 0;
+  hints->stash_bits = hints->found_bit = 0;
 }
 
 // Among the shared leaves' first group there are pages of many classes, which would wait long for the one turn of their
 // group, and for ever behind some that others keep freeing into: it has every other turn, and its spans take turns in
 // the order of their places. `leaves`: the group's bits, of which one is set.
-RTM_INLINE struct span *take_shared(struct hints *hints, const struct hint_group *group, uint64_t leaves) {
+RTM_INLINE void find_shared(struct hints *hints, const struct hint_group *group, uint64_t leaves) {
   uint32_t number = hints->shared_at / HINT_FANOUT, place = hints->shared_at % HINT_FANOUT;
   uint64_t later = leaves & (~UINT64_C(0) << number);
   uint32_t found = bits_lowest(later ? later : leaves);
@@ -156,50 +165,62 @@ RTM_INLINE struct span *take_shared(struct hints *hints, const struct hint_group
     next = found * HINT_FANOUT + bits_lowest(later) + 1;
   }
   hints->shared_at = next % (HINT_FANOUT * HINT_FANOUT);
-  lower(&leaf->word, spans & -spans);
-  return spans ? leaf->span[bits_lowest(spans)] : NULL;
+  find_in(hints, leaf, spans);
 }
 
 // Classes take turns: none waits for ever behind one that is always busy. `bits`: of the top's word, not 0.
-RTM_INLINE struct span *take_in_turn(struct hints *hints, uint32_t word, uint64_t bits) {
+RTM_INLINE void find_in_turn(struct hints *hints, uint32_t word, uint64_t bits) {
   uint64_t *later = &hints->later[word];
   if (bits & *later) bits &= *later;
   uint32_t place = bits_lowest(bits);
   *later = ~UINT64_C(1) << place;
   struct hint_group *group = hints->group[word * HINT_FANOUT + place];
-  if (group->class != SPAN_MEDIUM) return take_below(group);
+  if (group->class != SPAN_MEDIUM) {
+    find_below(hints, group);
+    return;
+  }
   hints->class[SPAN_MEDIUM].group = group;
   hints->stash_bits = hint_take_leaf(hints);
   settle_level(&group->word);
-  return NULL;
 }
 
 // One of the usual words.
-RTM_INLINE struct span *take_usual(struct hints *hints, uint32_t turn) {
+RTM_INLINE void find_usual(struct hints *hints, uint32_t turn) {
   uint32_t word = turn >> 2 & 1;
   uint64_t bits = hint_top(hints, word);
   if (!bits) bits = hint_top(hints, word ^= 1);
-  return bits ? take_in_turn(hints, word, bits) : NULL;
+  if (bits) find_in_turn(hints, word, bits);
 }
 
-// Heaps of more than some 200,000 spans: in half of the searches one of all words in turn, if it has anything.
-static RTM_NOINLINE struct span *take_far(struct hints *hints, uint32_t turn) {
-  if (!hint_turn_is_far(turn)) return take_usual(hints, turn);
-  uint32_t word = hints->far++;
-  if (hints->far * HINT_FANOUT >= hints->groups) hints->far = 0;
+// Heaps of more than some 200,000 spans: one word in each search, in half of them one of all in turn.
+static RTM_NOINLINE void find_far(struct hints *hints, uint32_t turn) {
+  uint32_t word = turn >> 2 & 1;
+  if (hint_turn_is_far(turn)) {
+    word = hints->far++;
+    if (hints->far * HINT_FANOUT >= hints->groups) hints->far = 0;
+  }
   uint64_t bits = hint_top(hints, word);
-  return bits ? take_in_turn(hints, word, bits) : take_usual(hints, turn);
+  if (bits) find_in_turn(hints, word, bits);
 }
 
-struct span *hint_take_any(struct hints *hints) {
+void hint_find_any(struct hints *hints) {
   uint32_t turn = hints->turn++;
   if (turn & 1) {
     const struct hint_group *shared = hints->class[0].group;
     uint64_t leaves = atomic_load_explicit(&shared->word.bits, memory_order_seq_cst);
-    if (leaves) return take_shared(hints, shared, leaves);
+    if (leaves) {
+      find_shared(hints, shared, leaves);
+      return;
+    }
   } else if (turn & 2) {  // what a class held that is no longer asked for: one look in a round of all would be few
     struct hint_group *rich = hints->rich;
-    if (atomic_load_explicit(&rich->word.bits, memory_order_seq_cst)) return take_below(rich);
+    if (atomic_load_explicit(&rich->word.bits, memory_order_seq_cst)) {
+      find_below(hints, rich);
+      return;
+    }
   }
-  return RTM_UNLIKELY(hint_has_far(hints)) ? take_far(hints, turn) : take_usual(hints, turn);
+  if (RTM_UNLIKELY(hint_has_far(hints)))
+    find_far(hints, turn);
+  else
+    find_usual(hints, turn);
 }

@@ -60,12 +60,16 @@ struct hints {
   uint32_t shared_at;         // leaf and place at which the next search in the shared leaves starts
   uint32_t turn;
   struct hint_group *rich;  // where a page came back whole last
-  uint32_t far;             // which word is looked at next where there are more than the usual ones
+  uint32_t far;             // which word is looked at next where there are more than the usual ones,
+  uint32_t has_far;         // which is so from then on
   // Spans of medium blocks whose bits were taken a word at a time, and are still to be looked at. They are alone in
   // their spans: looking for each by itself would cost more than collecting it.
   struct hint_leaf *stash;
   uint64_t stash_bits;
   uint64_t stash_later;  // leaves of the group whose turn has not come yet
+  // A place where a search has led, its bit cleared: the span there is still to be looked at. 0: none.
+  struct hint_leaf *found;
+  uint64_t found_bit;
 };
 
 // One step towards another leaf for the class: memory, a group for leaves, or the leaf. False: out of memory. O(1).
@@ -76,11 +80,17 @@ bool hint_add_leaf(struct hints *hints, unsigned class);
 RTM_COLD bool hint_late(struct hints *hints, unsigned class);
 // A new heap's first leaves. False: out of memory.
 bool hint_init(struct hints *hints);
-// A span of any class whose bit was set, which is now clear; NULL if there is none to be found. What it finds of medium
-// blocks goes to the stash, which is empty. The caller looks at the span's remote words afterwards. Owner only. O(1).
-struct span *hint_take_any(struct hints *hints);
+// Looks for a span of any class whose bit is set, and clears it: `found`, of which there was none. What it finds of
+// medium blocks goes to the stash, which is empty. Owner only. O(1).
+void hint_find_any(struct hints *hints);
+// That span, or NULL: it may be gone, or the bit was late. The caller looks at its remote words. 6 instructions.
+RTM_INLINE struct span *hint_take_found(struct hints *hints) {
+  uint64_t bit = hints->found_bit;
+  hints->found_bit = 0;
+  return bit ? hints->found->span[bits_lowest(bit)] : NULL;
+}
 // Takes the bits of a leaf of medium blocks, which becomes that of the empty stash; 0 where nothing was found. Leaves
-// take turns, and then groups. The bit at the top stays set: hint_take_any clears it. 21 instructions.
+// take turns, and then groups. The bit at the top stays set: hint_find_any clears it. 21 instructions.
 RTM_INLINE uint64_t hint_take_leaf(struct hints *hints) {
   struct hint_class *c = &hints->class[SPAN_MEDIUM];
   struct hint_group *group = c->group;
@@ -108,7 +118,12 @@ RTM_INLINE struct span *hint_take_medium(struct hints *hints) {
 }
 // All spans are gone: every place is vacant, no bit is set. No other thread frees into the heap. O(leaves).
 void hint_reset(struct hints *hints);
-// Puts the stash back, for a thread that leaves the heap.
+// Has the span looked at once more.
+RTM_INLINE void hint_found(struct hints *hints, const struct span *span) {
+  hints->found = (struct hint_leaf *)span->hint;
+  hints->found_bit = span->hint_bit;
+}
+// Puts the stash and what was found back, for a thread that leaves the heap.
 void hint_empty_stash(struct hints *hints);
 // A span of the class whose bit is set, and stays so; NULL where none is found at a glance. Owner only. 12
 // instructions.
@@ -147,12 +162,12 @@ RTM_INLINE uint64_t hint_pending(struct hints *hints) {
     for (unsigned i = HINT_TOPS_USUAL; i < HINT_TOPS; i++) any |= hint_top(hints, i);
   return any;
 }
-// Whether there may be anything for the owner, what is in the stash included: heaps of more than some 200,000 spans
-// have to look for it (hint_take_any). O(1).
+// Whether there may be anything for the owner, the stash and what was found included: heaps of more than some 200,000 spans
+// have to look for it (hint_find_any). O(1).
 RTM_INLINE bool hint_may_have(const struct hints *hints) {
-  return (hints->stash_bits | hint_top(hints, 0) | hint_top(hints, 1)) || RTM_UNLIKELY(hint_has_far(hints));
+  return hints->stash_bits | hints->found_bit | hint_top(hints, 0) | hint_top(hints, 1) | hints->has_far;
 }
-// hint_take_any has found nothing. Whether such a heap has looked at all words by now.
+// hint_find_any has found nothing. Whether such a heap has looked at all words by now.
 RTM_INLINE bool hint_has_looked(const struct hints *hints) {
   return RTM_UNLIKELY(hint_has_far(hints)) && hint_turn_is_far(hints->turn - 1) && !hints->far && !hints->stash_bits;
 }
@@ -176,18 +191,15 @@ RTM_INLINE void hint_raise(struct hint_word *leaf, uint64_t bit) {
   hint_raise_level(group->parent, group->parent_bit);
 }
 
-// A span gets a place in its class's tree; where that has none vacant, in the shared one, and an operation that has
-// less to do makes a leaf for the class (hint_prepare). Of the shared ones some are kept ahead (hint_must_share). So
-// there is always a place. False: out of memory. O(1).
-RTM_INLINE bool hint_attach(struct hints *hints, unsigned class, struct span *span) {
+// A leaf with a vacant place for a span of the class; where its tree has none, in the shared one, and an operation that
+// has less to do makes a leaf for the class (hint_prepare). Of the shared places some are kept ahead (hint_must_share).
+// So there is always one, where the system gives memory; else NULL.
+RTM_INLINE struct hint_leaf *hint_vacant(const struct hints *hints, unsigned class) {
   struct hint_leaf *leaf = hints->class[class].vacant;
-  if (RTM_UNLIKELY(!leaf)) {
-    leaf = hints->class[0].vacant;
-    if (RTM_UNLIKELY(!leaf)) {
-      if (!hint_late(hints, class)) return false;
-      leaf = hints->class[class].vacant;
-    }
-  }
+  return RTM_LIKELY(leaf != NULL) ? leaf : hints->class[0].vacant;
+}
+
+RTM_INLINE void hint_attach_to(struct hint_leaf *leaf, struct span *span) {
   struct hint_class *c = leaf->class;
   c->places--;
   uint64_t vacant = leaf->vacant;
@@ -197,6 +209,16 @@ RTM_INLINE bool hint_attach(struct hints *hints, unsigned class, struct span *sp
   leaf->span[place] = span;
   leaf->vacant = vacant & (vacant - 1);
   if (!leaf->vacant) c->vacant = leaf->next_vacant;
+}
+
+// A span gets a place. False: out of memory. O(1).
+RTM_INLINE bool hint_attach(struct hints *hints, unsigned class, struct span *span) {
+  struct hint_leaf *leaf = hint_vacant(hints, class);
+  if (RTM_UNLIKELY(!leaf)) {
+    if (!hint_late(hints, class)) return false;
+    leaf = hints->class[class].vacant;
+  }
+  hint_attach_to(leaf, span);
   return true;
 }
 

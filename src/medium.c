@@ -165,8 +165,7 @@ static RTM_COLD void *take_where_left(struct heap *heap, size_t size, struct hin
 
 // Half a segment is not free in one piece.
 static RTM_NOINLINE void *take_of_spare(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
-  if (RTM_UNLIKELY(!heap->spare_state) || !segment_must_extend(heap) || segment_at(heap->spare)->mapped < SEGMENT_USED)
-    return take_where_left(heap, size, hint, bit);
+  if (RTM_UNLIKELY(!segment_spare_serves(heap))) return take_where_left(heap, size, hint, bit);
   struct span *span = segment_take_of_spare(heap, granules_for(size));
   return pass_and_start(heap, span, span->used == 0, hint, bit);
 }

@@ -68,13 +68,22 @@ static void release_idle(struct heap *heap, unsigned class) {
 //   prepare  a free segment, and memory for nodes of the hint trees          (segment.h, hint.h)
 //   idle     an empty current page waits to be released
 //   collect  what other threads have freed, in any class
-// True if there was any of the rest to do.
-RTM_INLINE bool keep_house(struct heap *heap, unsigned class) {
-  if (RTM_UNLIKELY(segment_is_urgent(heap)))
+//
+// Preparing comes before anything else: what operations need has to be there before them (docs/bounded-work.md).
+RTM_INLINE bool is_urgent(const struct heap *heap, unsigned class) {
+  return hint_must_share(&heap->hints) || hint_must_grow(&heap->hints, class) || segment_is_urgent(heap);
+}
+
+RTM_INLINE void prepare(struct heap *heap, unsigned class) {
+  if (segment_is_urgent(heap))
     segment_prepare_piece(heap);
-  else if (hint_prepare(&heap->hints, class))
-    return true;
-  else if (RTM_UNLIKELY(segment_must_shrink(heap)))
+  else
+    hint_prepare(&heap->hints, class);
+}
+
+// True if there was any of the rest to do.
+RTM_INLINE bool keep_house(struct heap *heap) {
+  if (RTM_UNLIKELY(segment_must_shrink(heap)))
     segment_shrink(heap);
   else if (RTM_UNLIKELY(arena_must_shrink()))
     arena_shrink();
@@ -87,7 +96,12 @@ RTM_INLINE bool keep_house(struct heap *heap, unsigned class) {
   return true;
 }
 
-static RTM_NOINLINE void housekeep(struct heap *heap, unsigned class) { keep_house(heap, class); }
+static RTM_NOINLINE void housekeep(struct heap *heap, unsigned class) {
+  if (RTM_UNLIKELY(is_urgent(heap, class)))
+    prepare(heap, class);
+  else
+    keep_house(heap);
+}
 
 RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
   return !page_is_only(page) || !page_may_stay(heap, page);
@@ -134,17 +148,22 @@ RTM_INLINE unsigned batch_of(unsigned class) {
   return GRANULE_SIZE / BATCH >= size ? BATCH : GRANULE_SIZE / size + 1;
 }
 
-// Collects one word; true if there is more. One is enough for one operation: the hint leads here again.
-RTM_INLINE bool collect(struct span *page) {
+// Collects one word, which is enough for one operation. `*blocks`: how many that brought.
+enum found { NOTHING, ALL, MORE };
+RTM_INLINE enum found collect(struct span *page, uint32_t *blocks) {
+  *blocks = 0;
   if (SECURE_VARIANT) {
+    uint32_t used = page->used;
     for (unsigned w = 0; w < REMOTE_WORDS; w++) page_collect_word(page, w);
-    return false;
+    *blocks = used - page->used;
+    return *blocks ? ALL : NOTHING;
   }
-  unsigned w = page_remote_word(page, 0) ? 0 : page_remote_word(page, 1) ? 1 : page_remote_word(page, 2) ? 2 : 3;
-  page_collect_word(page, w);
-  if (RTM_LIKELY(!page_has_remote(page))) return false;
-  hint_raise(page->hint, page->hint_bit);
-  return true;
+  // Whoever frees after this has been read raises the hint, which was lowered before.
+  uint64_t bits, behind;
+  unsigned w = page_first_remote(page, &bits, &behind);
+  if (!bits) return NOTHING;
+  *blocks = page_collect_one(page, w);
+  return RTM_UNLIKELY(behind != 0) ? MORE : ALL;
 }
 
 // Collecting costs the freeing threads as much as the owner: both need the same cache lines. Where it brought less than
@@ -152,11 +171,31 @@ RTM_INLINE bool collect(struct span *page) {
 // quarter of each word of 64 blocks, and classes whose blocks are large have no rest.
 enum { LITTLE = 16 };
 
+RTM_INLINE void rest_after(struct heap *heap, uint32_t blocks) {
+  if (blocks < LITTLE) heap->rest = REST;
+}
+
+RTM_INLINE void serve_again(struct heap *heap, struct span *page) {
+  span_set_tag(page, (uintptr_t)heap);
+  page_enqueue_again(heap, page);
+}
+
+// The page has more, and so is not empty: the next operation that collects need not look for it.
+static RTM_NOINLINE void leave_more(struct heap *heap, struct span *page, uint32_t blocks) {
+  hint_found(&heap->hints, page);
+  rest_after(heap, blocks);
+  if (page_is_full(page) && !page_is_current(heap, page)) serve_again(heap, page);
+}
+
 void page_collect_any(struct heap *heap, struct span *page) {
-  uint32_t used = page->used;
-  collect(page);
-  if (used - page->used < LITTLE) heap->rest = REST;
-  if (used == page->used || page_is_current(heap, page)) return;
+  uint32_t blocks;
+  enum found found = collect(page, &blocks);
+  if (RTM_UNLIKELY(found == MORE)) {
+    leave_more(heap, page, blocks);
+    return;
+  }
+  rest_after(heap, blocks);
+  if (found == NOTHING || page_is_current(heap, page)) return;
   bool full = page_is_full(page);
   bool only = full ? !heap->queue[page->kind].head : page_is_only(page);
   if (!page->used && !(only && page_may_stay(heap, page))) {
@@ -164,44 +203,92 @@ void page_collect_any(struct heap *heap, struct span *page) {
     hint_found_empty(&heap->hints, page);
     segment_wait(heap, page);
   } else if (full) {
-    span_set_tag(page, (uintptr_t)heap);
-    page_enqueue_again(heap, page);
+    serve_again(heap, page);
   }
 }
 
-// A new page becomes current. Its first block only is handed out, as this was work enough; the next operation extends
-// it. While there is nothing ahead, pages are short: so each class can have one before there is again.
-static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
-  bool zero;
-  uint32_t length = RTM_UNLIKELY(segment_is_urgent(heap)) ? page_first_length(class) : page_next_length(heap, class);
-  struct span *page = segment_take(heap, NULL, length, &zero);
-  if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
-  if (RTM_UNLIKELY(!hint_attach(&heap->hints, class, page))) {
-    segment_give(heap, page, zero ? 0 : page->length);
-    return page_out_of_memory(class);
-  }
+// A span that was taken becomes the current page. Its first block only is handed out, as this was work enough; the next
+// operation extends it.
+RTM_INLINE void *begin_at(struct heap *heap, unsigned class, struct span *page, struct hint_leaf *leaf) {
+  hint_attach_to(leaf, page);
   page_begin(heap, class, page);
   page_set_table(span_granule(page), page->length, span_index(page));
-  if (RTM_UNLIKELY(heap->record != NULL)) record_page(heap->record, page);
   page_replace_current(heap, class, page);
   if (SECURE_VARIANT) secure_guard(page);
   return page_first_block(page);
 }
 
-// A block of the current page, or of one in the queue; the one has a private or fresh block, or there is the
-// other. `batch`: how many may be linked.
-RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch) {
-  struct span *page = heap->page[class];
-  if (!page_has_unlinked(page)) {
-    page = page_dequeue_fuller(heap, class, heap->queue[class].head);
-    page_make_current(heap, page);
-    if (page_has_linked(page)) return page_take_linked(page);
+static RTM_COLD void *begin_late(struct heap *heap, unsigned class, struct span *page) {
+  if (hint_late(&heap->hints, class)) return begin_at(heap, class, page, heap->hints.class[class].vacant);
+  segment_give(heap, page, page->used ? page->length : 0);
+  return page_out_of_memory(class);
+}
+
+RTM_INLINE void *begin(struct heap *heap, unsigned class, struct span *page) {
+  struct hint_leaf *leaf = hint_vacant(&heap->hints, class);
+  return RTM_LIKELY(leaf != NULL) ? begin_at(heap, class, page, leaf) : begin_late(heap, class, page);
+}
+
+// While there is nothing ahead, pages are short: so each class can have one before there is again.
+RTM_INLINE uint32_t length_of_new(const struct heap *heap, unsigned class) {
+  return RTM_UNLIKELY(segment_is_urgent(heap)) ? page_first_length(class) : page_next_length(heap, class);
+}
+
+// With all that may be in the way.
+RTM_INLINE void *take_carefully(struct heap *heap, unsigned class) {
+  bool zero;
+  struct span *page = segment_take(heap, NULL, length_of_new(heap, class), &zero);
+  if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
+  if (!hint_vacant(&heap->hints, class) && !hint_late(&heap->hints, class)) {
+    segment_give(heap, page, zero ? 0 : page->length);
+    return page_out_of_memory(class);
   }
+  void *block = begin_at(heap, class, page, hint_vacant(&heap->hints, class));
+  if (heap->record) record_page(heap->record, page);
+  return block;
+}
+
+static RTM_NOINLINE void *take_new_recorded(struct heap *heap, unsigned class) { return take_carefully(heap, class); }
+
+// Not all that is in segments is mapped, or there is no spare segment, or only part of one: what is mapped is locked, or
+// the system refused memory.
+static RTM_COLD void *take_where_left(struct heap *heap, unsigned class) { return take_carefully(heap, class); }
+
+static RTM_NOINLINE void *take_of_spare(struct heap *heap, unsigned class, uint32_t length) {
+  if (RTM_UNLIKELY(!segment_spare_serves(heap))) return take_where_left(heap, class);
+  return begin(heap, class, segment_take_of_spare(heap, length));
+}
+
+static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
+  if (RTM_UNLIKELY(heap->record != NULL)) return take_new_recorded(heap, class);
+  if (RTM_UNLIKELY(heap->partly_mapped)) return take_where_left(heap, class);
+  uint32_t length = length_of_new(heap, class);
+  struct span *page = segment_find(heap, length);
+  if (RTM_UNLIKELY(!page)) return take_of_spare(heap, class, length);
+  segment_take_part(heap, page, length);
+  return begin(heap, class, page);
+}
+
+// A block that is private or fresh. `batch`: how many may be linked.
+RTM_INLINE void *take_unlinked(struct span *page, unsigned batch) {
   if (!page_has_private(page)) return batch == 1 ? page_extend_one(page) : page_extend(page, batch);
   if (SECURE_VARIANT) return secure_refill(page, batch > 1);
   if (batch == 1) return page_take_private(page);
   page_link_private(page, batch);
   return page_take_linked(page);
+}
+
+// A block of a page in the queue, which becomes current.
+RTM_INLINE void *take_queued(struct heap *heap, unsigned class, unsigned batch) {
+  struct span *page = page_dequeue_fuller(heap, class, heap->queue[class].head);
+  page_make_current(heap, page);
+  return page_has_linked(page) ? page_take_linked(page) : take_unlinked(page, batch);
+}
+
+// A block of the one or the other.
+RTM_INLINE void *take_at_hand(struct heap *heap, unsigned class, unsigned batch) {
+  struct span *page = heap->page[class];
+  return page_has_unlinked(page) ? take_unlinked(page, batch) : take_queued(heap, class, batch);
 }
 
 // The page that was found empty last is of this class: it serves again.
@@ -224,13 +311,24 @@ RTM_INLINE void *take_collected(struct heap *heap, struct span *page) {
   return page_take_private(page);
 }
 
-// What others have freed in a page comes back. A page that has more was work enough; else, now and then, what is in
-// another class as well, as all that a program does may be to pass one class's blocks round.
+// What others have freed in a page comes back.
 static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
+  uint32_t blocks;
   hint_lower(page);
-  if (collect(page)) return take_collected(heap, page);
-  void *block = take_collected(heap, page);
-  if (heap->turn++ % ROUND == 0) remote_collect(heap);
+  if (RTM_UNLIKELY(collect(page, &blocks) == MORE)) hint_raise(page->hint, page->hint_bit);
+  return take_collected(heap, page);
+}
+
+// One block of them, and a piece of what is in any class: all that a program does may be to pass one class's blocks
+// round.
+static RTM_NOINLINE void *take_remote_and_collect(struct heap *heap, struct span *page) {
+  bool more;
+  void *block = page_take_remote(page, &more);
+  if (!more) {
+    hint_lower(page);
+    if (RTM_UNLIKELY(page_has_remote(page))) hint_raise(page->hint, page->hint_bit);
+  }
+  remote_collect_piece(heap);
   return block;
 }
 
@@ -239,44 +337,68 @@ static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
   page = hint_peek(&heap->hints, class);
-  return page && page_has_remote(page) ? take_remote(heap, page) : take_from_new(heap, class);
+  if (!page || !page_has_remote(page)) return take_from_new(heap, class);
+  return SECURE_VARIANT || heap->turn++ % ROUND ? take_remote(heap, page) : take_remote_and_collect(heap, page);
 }
 
-// Now and then, if there is nothing else to do, a class is visited. (Written so that the machine code, too, has one
-// piece of work or eight blocks on each path.)
-static RTM_NOINLINE void *housekeep_or_visit(struct heap *heap, unsigned class) {
-  if (keep_house(heap, class)) return take_at_hand(heap, class, 1);
-  if (heap->turn % ROUND) return take_at_hand(heap, class, batch_of(class));
-  release_idle(heap, class);
+// With a piece of work for the heap a single block is handed out, so that this operation is not much longer than others.
+static RTM_NOINLINE void *take_and_prepare(struct heap *heap, unsigned class) {
+  prepare(heap, class);
   return take_at_hand(heap, class, 1);
 }
 
-// A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. Long pieces
-// take turns, so that none waits for ever, and with one of them a single block is handed out, so that this operation is
-// not much longer than others.
-static RTM_NOINLINE void *take_and_keep_house(struct heap *heap, unsigned class) {
-  const struct span *page = heap->page[class];
+// If there is nothing else to do, a class is visited.
+static RTM_NOINLINE void *take_and_housekeep(struct heap *heap, unsigned class) {
+  if (!keep_house(heap)) release_idle(heap, class);
+  return take_at_hand(heap, class, 1);
+}
+
+// The longest piece, and so only with the shortest way to a block.
+static RTM_NOINLINE void *take_and_release(struct heap *heap, struct span *page) {
+  void *block = take_unlinked(page, 1);
+  release_waiting(heap);
+  return block;
+}
+
+// The current page has a block: this leaves time to look for what others have freed, and to collect it.
+static RTM_NOINLINE void *take_and_collect(struct heap *heap, struct span *page) {
+  void *block = take_unlinked(page, 1);
+  remote_collect(heap);
+  return block;
+}
+
+// For one of the two.
+static RTM_NOINLINE void *take_queued_and_collect(struct heap *heap, unsigned class) {
+  void *block = take_queued(heap, class, 1);
+  remote_collect_piece(heap);
+  return block;
+}
+
+static RTM_NOINLINE void *take_several(struct heap *heap, unsigned class) {
+  return take_at_hand(heap, class, batch_of(class));
+}
+
+// A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. The pieces take
+// turns, so that none waits for ever. `page`: the current one, if the block is in that; else NULL.
+RTM_INLINE void *take_and_keep_house(struct heap *heap, unsigned class, struct span *page) {
   uint32_t turn = heap->turn++;
-  // The class's own tree does not wait for its turn: what is freed in the leaves that all share is found later than in
-  // its own.
-  bool grow = hint_must_grow(&heap->hints, class) || RTM_UNLIKELY(segment_is_urgent(heap));
-  if (turn % ROUND && !grow) {
-    // The longest piece, and so only with the shortest way to a block.
-    if (turn % 2 && RTM_UNLIKELY(heap->waiting) && page_has_unlinked(page)) {
-      void *block = take_at_hand(heap, class, 1);
-      release_waiting(heap);
-      return block;
-    }
-    if ((heap->rest -= (int32_t)rtm_shape[class].block_size * AT_HAND) < 0) {
-      heap->rest = 0;
-      if (RTM_UNLIKELY(hint_may_have(&heap->hints))) {
-        void *block = take_at_hand(heap, class, 1);
-        remote_collect(heap);
-        return block;
-      }
-    }
+  if (RTM_UNLIKELY(is_urgent(heap, class))) return take_and_prepare(heap, class);
+  if (turn % ROUND == 0) return take_and_housekeep(heap, class);
+  if (page && turn % 2 && RTM_UNLIKELY(heap->waiting)) return take_and_release(heap, page);
+  if ((heap->rest -= (int32_t)rtm_shape[class].block_size * AT_HAND) < 0) {
+    heap->rest = 0;
+    if (RTM_UNLIKELY(hint_may_have(&heap->hints)))
+      return page ? take_and_collect(heap, page) : take_queued_and_collect(heap, class);
   }
-  return housekeep_or_visit(heap, class);
+  return take_several(heap, class);
+}
+
+static RTM_NOINLINE void *take_of_current(struct heap *heap, unsigned class, struct span *page) {
+  if (!page) __builtin_unreachable();
+  return take_and_keep_house(heap, class, page);
+}
+static RTM_NOINLINE void *take_of_queue(struct heap *heap, unsigned class) {
+  return take_and_keep_house(heap, class, NULL);
 }
 
 // Whether it is time for one more page than the class needs: ROW times in a row the first in the queue had less than an
@@ -303,10 +425,10 @@ void *page_malloc(struct heap *heap, unsigned class) {
   struct span *page = heap->page[class];
   if (page_has_linked(page)) return page_take_linked(page);
   if (SECURE_VARIANT && page_has_private(page) && is_short(heap, class)) return secure_refill(page, true);
-  if (page_has_unlinked(page)) return take_and_keep_house(heap, class);
+  if (page_has_unlinked(page)) return take_of_current(heap, class, page);
   uint32_t first = heap->queue[class].head;
   if (!first) return take_further(heap, class);
-  return wants_another(heap, class, span_at(first)) ? take_from_new(heap, class) : take_and_keep_house(heap, class);
+  return wants_another(heap, class, span_at(first)) ? take_from_new(heap, class) : take_of_queue(heap, class);
 }
 
 void page_leave_all(struct heap *heap) {

@@ -195,14 +195,24 @@ RTM_INLINE void page_link_private(struct span *page, unsigned most) {
   if (!bits && !page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
 }
 
-// One of them.
+// One of them. (Only the words behind the first with a block can have more.)
 RTM_INLINE void *page_take_private(struct span *page) {
   if (SECURE_VARIANT) return secure_refill(page, false);
-  unsigned w = page_private_word(page);
-  uint64_t bits = page->private[w];
-  page->private[w] = bits & (bits - 1);
+  const uint64_t *private = page->private;
+  uint64_t bits, behind;
+  unsigned w;
+  if ((bits = private[0]))
+    w = 0, behind = private[1] | private[2] | private[3];
+  else if ((bits = private[1]))
+    w = 1, behind = private[2] | private[3];
+  else if ((bits = private[2]))
+    w = 2, behind = private[3];
+  else
+    w = 3, behind = 0, bits = private[3];
+  uint64_t left = bits & (bits - 1);
+  page->private[w] = left;
   page->used++;
-  if (!page->private[w] && !page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
+  if (!(left | behind)) page->flags &= (uint8_t)~PAGE_COLLECTED;
   return page->start + (size_t)(w * 64 + bits_lowest(bits)) * rtm_shape[page->kind].block_size;
 }
 
@@ -212,21 +222,49 @@ RTM_INLINE uint64_t page_remote_word(struct span *page, unsigned w) {
   return atomic_load_explicit(&page->remote[w], memory_order_seq_cst);
 }
 
-RTM_INLINE bool page_collect_word(struct span *page, unsigned w) {
-  // Sequentially consistent: comes after the hint was cleared, or a free between the two would be missed.
-  if (!page_remote_word(page, w)) return false;
+// All of a word, in which there is something. Returns the number of blocks.
+RTM_INLINE uint32_t page_collect_one(struct span *page, unsigned w) {
   // Acquire: what the freeing thread did with the block comes before its next use.
   uint64_t bits =
       SECURE_VARIANT ? secure_collect(page, w) : atomic_exchange_explicit(&page->remote[w], 0, memory_order_acq_rel);
+  uint32_t blocks = bits_count_quickly(bits);
   page->private[w] |= bits;
-  page->used -= bits_count_quickly(bits);
+  page->used -= blocks;
   page->flags |= PAGE_COLLECTED;
+  return blocks;
+}
+
+RTM_INLINE bool page_collect_word(struct span *page, unsigned w) {
+  // Sequentially consistent: comes after the hint was cleared, or a free between the two would be missed.
+  if (!page_remote_word(page, w)) return false;
+  page_collect_one(page, w);
   return true;
 }
 
 RTM_INLINE bool page_has_remote(struct span *page) {
   return (page_remote_word(page, 0) | page_remote_word(page, 1) | page_remote_word(page, 2) |
           page_remote_word(page, 3)) != 0;
+}
+
+// The first word with anything, its bits, 0 if there is none, and those of the words behind it.
+RTM_INLINE unsigned page_first_remote(struct span *page, uint64_t *bits, uint64_t *behind) {
+  uint64_t first = page_remote_word(page, 0), second = page_remote_word(page, 1), third = page_remote_word(page, 2),
+           fourth = page_remote_word(page, 3);
+  if ((*bits = first)) return *behind = second | third | fourth, 0;
+  if ((*bits = second)) return *behind = third | fourth, 1;
+  if ((*bits = third)) return *behind = fourth, 2;
+  return *bits = fourth, *behind = 0, 3;
+}
+
+// One block that another thread has freed, of which there is one at least. It was held, and is again: nothing else
+// changes. `*more`: there was more than that. (Not in the secure variant, where it is the owner who looks at a block.)
+RTM_INLINE void *page_take_remote(struct span *page, bool *more) {
+  uint64_t bits, behind;
+  unsigned w = page_first_remote(page, &bits, &behind);
+  *more = behind | (bits & (bits - 1));
+  // Acquire: what the freeing thread did with the block comes before its next use.
+  atomic_fetch_and_explicit(&page->remote[w], ~(bits & -bits), memory_order_acq_rel);
+  return page->start + (size_t)(w * 64 + bits_lowest(bits)) * rtm_shape[page->kind].block_size;
 }
 
 // ---- a page's life ----

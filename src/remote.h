@@ -14,6 +14,8 @@ RTM_COLD void remote_free_twice(const void *block);
 // Some remote free is pending: collects those of one span of any class. Called wherever a heap is about
 // to hand out fresh memory, so that freed memory of classes that are no longer asked for comes back as well. O(1).
 void remote_collect(struct heap *heap);
+// The same in two pieces, one for each call: the search, and the collection.
+void remote_collect_piece(struct heap *heap);
 // Collects everything; for heap_trim. O(spans with remote frees).
 void remote_collect_all(struct heap *heap);
 

@@ -169,6 +169,10 @@ RTM_INLINE bool segment_has_half(const struct heap *heap) {
 RTM_INLINE bool segment_must_extend(const struct heap *heap) {
   return RTM_UNLIKELY(!segment_has_half(heap)) && heap->spare && !rtm_mode_watches;
 }
+// The spare segment is there, and mapped whole: but where the system refused memory, or what is mapped is locked.
+RTM_INLINE bool segment_spare_serves(const struct heap *heap) {
+  return heap->spare_state && heap->spare && !rtm_mode_watches && segment_at(heap->spare)->mapped >= SEGMENT_USED;
+}
 // Nothing is ahead but part of a segment.
 RTM_INLINE bool segment_is_urgent(const struct heap *heap) {
   return RTM_UNLIKELY(!heap->spare_state) && !segment_has_whole(heap);

@@ -38,7 +38,11 @@ static void raise_hint(uint32_t i) {
 static uint64_t look_at(struct span *span) {
   return span ? atomic_exchange_explicit(&freed[span - spans], 0, memory_order_acq_rel) : 0;
 }
-static uint64_t look(void) { return look_at(hint_take_any(hints)); }
+static struct span *take_any(void) {
+  hint_find_any(hints);
+  return hint_take_found(hints);
+}
+static uint64_t look(void) { return look_at(take_any()); }
 // Of one class: the span stays where it is found, and its bit is cleared by itself.
 static struct span *take_of(unsigned class) {
   struct span *span = hint_peek(hints, class);
@@ -51,7 +55,7 @@ static bool is_pending(void) { return hints->stash_bits | hint_pending(hints); }
 static uint64_t drain(void) {
   uint64_t found = 0;
   for (uint64_t steps = 0; is_pending(); steps++) {
-    found += look_at(hint_take_any(hints));
+    found += look_at(take_any());
     CHECK(steps < 1u << 24);
   }
   return found;
@@ -171,7 +175,7 @@ TEST(classes_take_turns) {
   for (unsigned class = 1; class <= SPAN_MEDIUM; class++) raise_hint(class);
   uint64_t found = 0;
   for (unsigned turn = 0; turn < SPAN_MEDIUM; turn++) {
-    struct span *span = hint_take_any(hints);
+    struct span *span = take_any();
     found += span ? look_at(span) : look_at(hint_take_medium(hints));
     raise_hint(1);
   }
@@ -228,7 +232,7 @@ TEST(the_stash_holds_a_word) {
   CHECK(is_pending());
   for (uint32_t i = 0; i < 30; i++) CHECK_EQUAL(look_at(hint_take_medium(hints)), 1);
   CHECK(!hint_take_medium(hints));
-  while (is_pending()) CHECK(!hint_take_any(hints));  // the bits above, which are cleared late
+  while (is_pending()) CHECK(!take_any());  // the bits above, which are cleared late
 }
 
 TEST(each_place_is_given_once_and_given_again) {
@@ -384,7 +388,7 @@ static void before_owner_step(void) {
 static void look_while_another_raises(bool any) {
   owner_steps = 0;
   watching = true;
-  look_at(any ? hint_take_any(hints) : take_of(CLASS));
+  look_at(any ? take_any() : take_of(CLASS));
   watching = false;
 }
 
@@ -440,7 +444,7 @@ TEST(threads_raise_while_the_owner_takes_and_the_tree_grows) {
   uint64_t found = 0;
   uint32_t count = 1;
   while (atomic_load(&running)) {
-    found += look() + look_at(hint_take_any(hints));
+    found += look() + look_at(take_any());
     if (count < SPANS_MOST) {
       attach(count);
       atomic_store_explicit(&published, ++count, memory_order_release);
