@@ -428,38 +428,58 @@ static RTM_NOINLINE uint32_t take_from_run(void) {
   return segment;
 }
 
-RTM_INLINE uint32_t take_segment(void) {
+// `s` goes out to a heap.
+RTM_INLINE void hand_out(uint32_t segment, struct segment *s) {
+  rtm_arena.segments_in_use++;
+  s->state = SEGMENT_OUT;
+  s->first_unused = FIRST_SPAN_SLOT;
+  s->unused = NULL;
+  if (SECURE_VARIANT) cut_segment(segment, SEGMENT_USED);
+  s->retained = s->mapped;
+  os_lock_release(&rtm_arena.lock);
+}
+
+// One of which nothing is mapped; 0: none. The lock is held, and released.
+RTM_INLINE uint32_t take_bare(void) {
   struct arena *a = &rtm_arena;
-  os_lock_acquire(&a->lock);
   uint32_t segment = a->singles;
   if (segment) {
     a->singles = segment_at(segment)->next;
-    unretain(segment_at(segment));
   } else if (RTM_UNLIKELY(a->segments_known >= a->described)) {
     segment = take_from_run();
   } else {
     segment = a->segments_known;
     know(segment + 1);
   }
-  if (RTM_LIKELY(segment)) {
-    a->segments_in_use++;
-    struct segment *s = segment_at(segment);
-    s->state = SEGMENT_OUT;
-    s->first_unused = FIRST_SPAN_SLOT;
-    s->unused = NULL;
-    if (SECURE_VARIANT) cut_segment(segment, SEGMENT_USED);
-    s->retained = s->mapped;
-  }
-  os_lock_release(&a->lock);
+  if (RTM_LIKELY(segment))
+    hand_out(segment, segment_at(segment));
+  else
+    os_lock_release(&a->lock);
   return segment;
 }
 
-uint32_t arena_take_segment(void) { return take_segment(); }
+static RTM_NOINLINE uint32_t take_retained(uint32_t segment) {
+  struct segment *s = segment_at(segment);
+  rtm_arena.singles = s->next;
+  unretain(s);
+  hand_out(segment, s);
+  return segment;
+}
+
+// The next one that serves is mapped already.
+RTM_INLINE bool next_is_retained(void) { return rtm_arena.singles && segment_at(rtm_arena.singles)->mapped; }
+
+uint32_t arena_take_segment(void) {
+  os_lock_acquire(&rtm_arena.lock);
+  return next_is_retained() ? take_retained(rtm_arena.singles) : take_bare();
+}
 
 uint32_t arena_take_mapped(void) {
-  uint32_t segment = take_segment();
+  os_lock_acquire(&rtm_arena.lock);
+  if (next_is_retained()) return take_retained(rtm_arena.singles);
+  uint32_t segment = take_bare();
   bool taken;
-  if (RTM_LIKELY(segment) && !segment_at(segment)->mapped) map_whole(segment, &taken);
+  if (RTM_LIKELY(segment) && RTM_LIKELY(!segment_at(segment)->mapped)) map_whole(segment, &taken);
   return segment;
 }
 

@@ -21,7 +21,7 @@ enum heap_state {
 enum spare_state {
   SPARE_UNREADY,
   SPARE_READY,     // mapped as far as possible
-  SPARE_AND_MORE,  // the same; the next medium block's operation sees to what the next spare one needs (arena_describe)
+  SPARE_AND_MORE,  // the same; the next medium block's operation has something to prepare, or a block that waits
 };
 
 struct page_queue {

@@ -20,13 +20,12 @@ static bool add_group(struct hints *hints, unsigned class) {
   } else {
     group->next = group;
     c->group = group;
-    if (!class) hints->rich = group;
   }
   c->newest = group;
   hints->group[hints->groups] = group;
   put_below(&group->word, &hints->top[hints->groups / HINT_FANOUT], hints->groups % HINT_FANOUT);
   RTM_WRITE_RELAXED(hints->groups, hints->groups + 1);
-  hints->has_far = hint_has_far(hints);
+  if (RTM_UNLIKELY(hint_has_far(hints))) hints->has_far = 1;
   return true;
 }
 
@@ -72,7 +71,10 @@ static struct hint_leaf *reserve(struct hints *hints, unsigned class) {
 
 bool hint_init(struct hints *hints) {
   // Room for the first spans of every class: three leaves. (Medium blocks do not use the stash there.)
-  return hint_add_leaf(hints, SPAN_MEDIUM) && reserve(hints, 0) && reserve(hints, 0) && reserve(hints, 0);
+  if (!hint_add_leaf(hints, SPAN_MEDIUM) || !reserve(hints, 0) || !reserve(hints, 0) || !reserve(hints, 0))
+    return false;
+  hints->rich = hints->class[0].group;
+  return true;
 }
 
 // Clears the bit above `word` if nothing is set below it; true if it did, so that the next level has to be looked at.
@@ -180,7 +182,8 @@ RTM_INLINE void find_in_turn(struct hints *hints, uint32_t word, uint64_t bits) 
     return;
   }
   hints->class[SPAN_MEDIUM].group = group;
-  hints->stash_bits = hint_take_leaf(hints);
+  struct hint_leaf *leaf;
+  hints->stash_bits = hint_take_leaf(hints, &leaf);
   settle_level(&group->word);
 }
 

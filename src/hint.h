@@ -91,30 +91,31 @@ RTM_INLINE struct span *hint_take_found(struct hints *hints) {
 }
 // Takes the bits of a leaf of medium blocks, which becomes that of the empty stash; 0 where nothing was found. Leaves
 // take turns, and then groups. The bit at the top stays set: hint_find_any clears it. 21 instructions.
-RTM_INLINE uint64_t hint_take_leaf(struct hints *hints) {
+RTM_INLINE uint64_t hint_take_leaf(struct hints *hints, struct hint_leaf **leaf) {
   struct hint_class *c = &hints->class[SPAN_MEDIUM];
   struct hint_group *group = c->group;
   uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst), later = leaves & hints->stash_later;
-  if (RTM_UNLIKELY(!later)) {
+  if (RTM_LIKELY(!later)) {
     c->group = group->next;
     later = leaves;
     if (!leaves) return 0;
   }
   uint64_t place = bits_lowest(later);
-  struct hint_leaf *leaf = group->leaf[place];
+  *leaf = group->leaf[place];
   hints->stash_later = ~UINT64_C(1) << place;
-  hints->stash = leaf;
+  hints->stash = *leaf;
   // In this order: what is freed after the leaf was looked at sets the bit again.
-  atomic_fetch_and_explicit(&group->word.bits, ~leaf->word.parent_bit, memory_order_seq_cst);
-  return atomic_exchange_explicit(&leaf->word.bits, 0, memory_order_seq_cst);
+  atomic_fetch_and_explicit(&group->word.bits, ~(*leaf)->word.parent_bit, memory_order_seq_cst);
+  return atomic_exchange_explicit(&(*leaf)->word.bits, 0, memory_order_seq_cst);
 }
 // The span of a medium block that may have been freed, out of the stash or of the next leaf; NULL if none was found, or
 // its bit came late.
 RTM_INLINE struct span *hint_take_medium(struct hints *hints) {
+  struct hint_leaf *leaf = hints->stash;
   uint64_t bits = hints->stash_bits;
-  if (!bits && !(bits = hint_take_leaf(hints))) return NULL;
+  if (RTM_LIKELY(!bits) && !(bits = hint_take_leaf(hints, &leaf))) return NULL;
   hints->stash_bits = bits & (bits - 1);
-  return hints->stash->span[bits_lowest(bits)];
+  return leaf->span[bits_lowest(bits)];
 }
 // All spans are gone: every place is vacant, no bit is set. No other thread frees into the heap. O(leaves).
 void hint_reset(struct hints *hints);
@@ -162,8 +163,8 @@ RTM_INLINE uint64_t hint_pending(struct hints *hints) {
     for (unsigned i = HINT_TOPS_USUAL; i < HINT_TOPS; i++) any |= hint_top(hints, i);
   return any;
 }
-// Whether there may be anything for the owner, the stash and what was found included: heaps of more than some 200,000 spans
-// have to look for it (hint_find_any). O(1).
+// Whether there may be anything for the owner, the stash and what was found included: heaps of more than some 200,000
+// spans have to look for it (hint_find_any). O(1).
 RTM_INLINE bool hint_may_have(const struct hints *hints) {
   return hints->stash_bits | hints->found_bit | hint_top(hints, 0) | hint_top(hints, 1) | hints->has_far;
 }
@@ -253,14 +254,12 @@ RTM_INLINE bool hint_must_share(const struct hints *hints) {
   _Static_assert(AHEAD > SPAN_MEDIUM + 32, "a place for each class");
   return RTM_UNLIKELY(hints->class[0].places < AHEAD) && hints->groups < HINT_GROUPS_MOST;
 }
-// One step towards more places, the shared ones first, if there are few. True if there was one to do.
+// Whether places are to be made, for all or for the class, and one step towards them; true if it is done.
+RTM_INLINE bool hint_must_prepare(const struct hints *hints, unsigned class) {
+  return hint_must_share(hints) || hint_must_grow(hints, class);
+}
 RTM_INLINE bool hint_prepare(struct hints *hints, unsigned class) {
-  if (hint_must_share(hints))
-    class = 0;
-  else if (!hint_must_grow(hints, class))
-    return false;
-  hint_grow(hints, class);
-  return true;
+  return hint_grow(hints, hint_must_share(hints) ? 0 : class);
 }
 // Whether something of the class may have been freed by other threads.
 RTM_INLINE bool hint_any_of(struct hints *hints, unsigned class) {

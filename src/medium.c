@@ -41,10 +41,35 @@ RTM_INLINE void *start(struct heap *heap, struct span *span, bool zero) {
   return span->start;
 }
 
-RTM_INLINE void *attach_and_start(struct heap *heap, struct span *span, bool zero) {
-  if (RTM_LIKELY(hint_attach(&heap->hints, SPAN_MEDIUM, span))) return start(heap, span, zero);
-  segment_give(heap, span, zero ? 0 : span->length);
-  return NULL;
+// The place in the hint tree. Where it was the last, the next operation sees to more.
+RTM_INLINE void attach(struct heap *heap, struct span *span, struct hint_leaf *leaf) {
+  hint_attach_to(leaf, span);
+  if (hint_must_grow(&heap->hints, SPAN_MEDIUM) && heap->spare_state) heap->spare_state = SPARE_AND_MORE;
+}
+
+static RTM_COLD bool attach_late(struct heap *heap, struct span *span) {
+  if (!hint_vacant(&heap->hints, SPAN_MEDIUM) && !hint_late(&heap->hints, SPAN_MEDIUM)) {
+    segment_give(heap, span, span->used ? span->length : 0);
+    return false;
+  }
+  attach(heap, span, hint_vacant(&heap->hints, SPAN_MEDIUM));
+  return true;
+}
+
+static RTM_COLD void *out_of_memory(uint32_t length) {
+  return medium_out_of_memory((size_t)(length - span_guard()) << GRANULE_SHIFT);
+}
+
+static RTM_COLD void *start_late(struct heap *heap, struct span *span, uint32_t length) {
+  return attach_late(heap, span) ? start(heap, span, span->used == 0) : out_of_memory(length);
+}
+
+// A span that was just taken.
+RTM_INLINE void *attach_and_start(struct heap *heap, struct span *span, uint32_t length) {
+  struct hint_leaf *leaf = hint_vacant(&heap->hints, SPAN_MEDIUM);
+  if (RTM_UNLIKELY(!leaf)) return start_late(heap, span, length);
+  attach(heap, span, leaf);
+  return start(heap, span, span->used == 0);
 }
 
 // Gives the span back and returns it as it is now, free and not yet in a set.
@@ -80,28 +105,52 @@ RTM_INLINE struct span *take_waiting(struct heap *heap) {
 // The span of a block that another thread has freed; NULL if none was found.
 RTM_INLINE struct span *take_freed(struct heap *heap) {
   struct span *span = hint_take_medium(&heap->hints);
-  return span && take_remote(span) ? span : NULL;
+  return RTM_LIKELY(span != NULL) && take_remote(span) ? span : NULL;
 }
 
 // What the next operations need of the arena comes before anything else (see segment_must_extend).
-RTM_INLINE bool must_prepare(const struct heap *heap) {
-  return RTM_UNLIKELY(heap->spare_state != SPARE_READY) && (heap->spare_state || !segment_has_whole(heap));
-}
-static void prepare(struct heap *heap) {
-  if (heap->spare_state) {
-    if (!arena_describe() || !arena_describes_few()) heap->spare_state = SPARE_READY;
-  } else if (RTM_LIKELY(!heap->spare)) {
+RTM_INLINE bool must_prepare(const struct heap *heap) { return RTM_UNLIKELY(heap->spare_state != SPARE_READY); }
+RTM_INLINE bool must_have_places(const struct heap *heap) { return hint_must_prepare(&heap->hints, SPAN_MEDIUM); }
+
+RTM_INLINE bool has_more_to_prepare(const struct heap *heap) { return arena_describes_few() || must_have_places(heap); }
+RTM_INLINE bool medium_waits(const struct heap *heap) { return span_at(heap->waiting)->kind == SPAN_MEDIUM; }
+
+RTM_INLINE void prepare_spare(struct heap *heap) {
+  if (RTM_LIKELY(!heap->spare))
     heap->spare = arena_take_mapped();
-    heap->spare_state = arena_describes_few() ? SPARE_AND_MORE : SPARE_READY;
-  } else {
+  else
     segment_map_spare(heap);
-  }
+  heap->spare_state = has_more_to_prepare(heap) || medium_waits(heap) ? SPARE_AND_MORE : SPARE_READY;
+}
+
+RTM_INLINE void prepare_descriptors(struct heap *heap) {
+  bool done = arena_describe();
+  if (!(done && has_more_to_prepare(heap)) && !medium_waits(heap)) heap->spare_state = SPARE_READY;
+}
+
+RTM_INLINE void prepare_places(struct heap *heap, unsigned class) {
+  bool done = hint_grow(&heap->hints, class);
+  if (!(done && must_have_places(heap)) && !medium_waits(heap)) heap->spare_state = SPARE_READY;
+}
+
+static void prepare(struct heap *heap) {
+  if (!heap->spare_state)
+    prepare_spare(heap);
+  else if (arena_describes_few())
+    prepare_descriptors(heap);
+  else if (hint_must_share(&heap->hints))
+    prepare_places(heap, 0);
+  else if (hint_must_grow(&heap->hints, SPAN_MEDIUM))
+    prepare_places(heap, SPAN_MEDIUM);
+  else if (!medium_waits(heap))
+    heap->spare_state = SPARE_READY;
 }
 
 // One thing for the heap, where no other thread has freed a block.
 RTM_INLINE void tend(struct heap *heap) {
-  if (hint_prepare(&heap->hints, SPAN_MEDIUM)) return;
-  if (segment_must_extend(heap))
+  if (must_have_places(heap))
+    hint_prepare(&heap->hints, SPAN_MEDIUM);
+  else if (segment_must_extend(heap))
     segment_extend(heap);
   else if (RTM_UNLIKELY(segment_must_shrink(heap)))
     segment_shrink(heap);
@@ -135,104 +184,124 @@ RTM_INLINE void *pass_and_start(struct heap *heap, struct span *span, bool zero,
   return start(heap, span, zero);
 }
 
-static RTM_COLD void *vacate(struct hint_word *hint, uint64_t bit, size_t size) {
-  hint_vacate(hint, bit);
-  return medium_out_of_memory(size);
+// Not all that is in segments is mapped, or there is no spare segment, or only part of one: what is mapped is locked,
+// or the system refused memory.
+static RTM_COLD void *take_carefully(struct heap *heap, uint32_t length) {
+  bool zero;
+  struct span *span = segment_take(heap, NULL, length, &zero);
+  return span ? start_late(heap, span, length) : out_of_memory(length);
 }
 
-static RTM_COLD void *map_and_start(struct heap *heap, struct span *span, uint32_t dirty, size_t size,
-                                    struct hint_word *hint, uint64_t bit) {
-  bool zero = span->used == 0;
-  span = segment_map(heap, span, dirty, span->length, &zero);
-  return span ? pass_and_start(heap, span, zero, hint, bit) : vacate(hint, bit, size);
+// The same where a block came back, whose place in the hint tree this is.
+static RTM_COLD void *vacate_and_take(struct heap *heap, uint32_t length, struct hint_word *hint, uint64_t bit) {
+  hint_vacate(hint, bit);
+  return take_carefully(heap, length);
 }
 
 // The first part of a free span in no set.
-RTM_INLINE void *take_part(struct heap *heap, struct span *span, size_t size, struct hint_word *hint, uint64_t bit) {
-  uint32_t dirty = segment_take_part(heap, span, granules_for(size));
-  if (RTM_UNLIKELY(heap->partly_mapped) && !segment_is_mapped(span))
-    return map_and_start(heap, span, dirty, size, hint, bit);
+RTM_INLINE void *take_part(struct heap *heap, struct span *span, uint32_t length, struct hint_word *hint,
+                           uint64_t bit) {
+  segment_take_part(heap, span, length);
   return pass_and_start(heap, span, span->used == 0, hint, bit);
 }
 
-// Half a segment is free, and the spare one is ready and mapped whole, but where the system refused memory, or what is
-// mapped is locked.
-static RTM_COLD void *take_where_left(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
-  struct span *span = segment_find(heap, granules_for(size));
-  if (!span) span = segment_more(heap);
-  return span ? take_part(heap, span, size, hint, bit) : vacate(hint, bit, size);
+static RTM_NOINLINE void *take_of_spare(struct heap *heap, uint32_t length, struct hint_word *hint, uint64_t bit) {
+  if (RTM_UNLIKELY(!segment_spare_serves(heap))) return vacate_and_take(heap, length, hint, bit);
+  struct span *span = segment_take_of_spare(heap, length);
+  return pass_and_start(heap, span, span->used == 0, hint, bit);
 }
 
-// Half a segment is not free in one piece.
-static RTM_NOINLINE void *take_of_spare(struct heap *heap, size_t size, struct hint_word *hint, uint64_t bit) {
-  if (RTM_UNLIKELY(!segment_spare_serves(heap))) return take_where_left(heap, size, hint, bit);
-  struct span *span = segment_take_of_spare(heap, granules_for(size));
-  return pass_and_start(heap, span, span->used == 0, hint, bit);
+static RTM_COLD void *release_and_take(struct heap *heap, struct span *freed, uint32_t length) {
+  medium_release(heap, freed);
+  return take_carefully(heap, length);
 }
 
 // A block that another thread has freed makes room for the next: its span if that is long enough, else its place in the
 // hint tree. (The longest path. All calls are at an end, so that none costs the others their registers.)
-static RTM_NOINLINE void *take_for_freed(struct heap *heap, struct span *freed, size_t size) {
+static RTM_NOINLINE void *take_for_freed(struct heap *heap, struct span *freed, uint32_t length) {
   if (SECURE_VARIANT) secure_unguard(freed);
-  uint32_t length = granules_for(size);
   if (freed->length >= length) return take_fitting(heap, freed, length);
+  if (RTM_UNLIKELY(heap->partly_mapped)) return release_and_take(heap, freed, length);
   struct hint_word *hint = freed->hint;
   uint64_t bit = freed->hint_bit;
   struct span *span = segment_join(heap, freed, segment_all(freed));
   if (span->length < length) {
     segment_insert_dirty(heap, span);
-    if (RTM_UNLIKELY(!segment_has_half(heap))) return take_of_spare(heap, size, hint, bit);
+    if (RTM_UNLIKELY(!segment_has_half(heap))) return take_of_spare(heap, length, hint, bit);
     span = segment_find(heap, length);
-    if (RTM_UNLIKELY(!span)) return take_where_left(heap, size, hint, bit);
+    if (RTM_UNLIKELY(!span)) return vacate_and_take(heap, length, hint, bit);
   }
-  return take_part(heap, span, size, hint, bit);
+  return take_part(heap, span, length, hint, bit);
 }
 
-// `span`: as segment_take has it.
-RTM_INLINE void *take_from(struct heap *heap, struct span *span, size_t size) {
-  bool zero;
-  span = segment_take(heap, span, granules_for(size), &zero);
-  void *block = RTM_LIKELY(span != NULL) ? attach_and_start(heap, span, zero) : NULL;
-  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+static RTM_NOINLINE void *take_spare(struct heap *heap, uint32_t length) {
+  if (RTM_UNLIKELY(!segment_spare_serves(heap))) return take_carefully(heap, length);
+  return attach_and_start(heap, segment_take_of_spare(heap, length), length);
 }
 
-static RTM_NOINLINE void *prepare_and_take(struct heap *heap, size_t size) {
-  prepare(heap);
-  return take_from(heap, NULL, size);
+// Where no block came back, and half a segment is free in one piece.
+RTM_INLINE void *take_anew(struct heap *heap, uint32_t length) {
+  if (RTM_UNLIKELY(heap->partly_mapped)) return take_carefully(heap, length);
+  struct span *span = segment_find(heap, length);
+  if (RTM_UNLIKELY(!span)) return take_carefully(heap, length);
+  segment_take_part(heap, span, length);
+  return attach_and_start(heap, span, length);
 }
 
-// Where what is mapped is locked.
-static RTM_COLD void *take_partly_mapped(struct heap *heap, size_t size) { return take_from(heap, NULL, size); }
-
-// Half a segment is not free in one piece: the spare segment serves the block itself. (Places in the hint tree are seen
-// to here, too: where all blocks are that long, every other operation prepares, and every other comes here.)
-static RTM_NOINLINE void *extend_and_take(struct heap *heap, size_t size) {
-  hint_prepare(&heap->hints, SPAN_MEDIUM);
-  if (RTM_UNLIKELY(segment_at(heap->spare)->mapped < SEGMENT_USED)) return take_partly_mapped(heap, size);
-  struct span *span = segment_take_of_spare(heap, granules_for(size));
-  void *block = attach_and_start(heap, span, span->used == 0);
-  return RTM_LIKELY(block != NULL) ? block : medium_out_of_memory(size);
+RTM_INLINE void *take_prepared(struct heap *heap, uint32_t length) {
+  return RTM_LIKELY(segment_has_half(heap)) ? take_anew(heap, length) : take_spare(heap, length);
 }
 
-// (Half a segment is free, but where the system gave none.)
-static RTM_NOINLINE void *tend_and_take(struct heap *heap, size_t size) {
-  if (segment_must_extend(heap)) return extend_and_take(heap, size);
-  tend(heap);
-  struct span *span = segment_find(heap, granules_for(size));
-  if (RTM_UNLIKELY(!span)) span = segment_late(heap);
-  return RTM_LIKELY(span != NULL) ? take_from(heap, span, size) : medium_out_of_memory(size);
+static RTM_NOINLINE void *shrink_and_take(struct heap *heap, uint32_t length) {
+  segment_shrink(heap);
+  return take_anew(heap, length);
 }
 
-static RTM_NOINLINE void *take_unfreed(struct heap *heap, size_t size) {
-  struct span *waited = take_waiting(heap);
-  return waited ? take_for_freed(heap, waited, size) : tend_and_take(heap, size);
+static RTM_NOINLINE void *take_usual(struct heap *heap, uint32_t length) { return take_anew(heap, length); }
+
+static RTM_NOINLINE void *take_unfreed(struct heap *heap, uint32_t length) {
+  if (RTM_UNLIKELY(!segment_has_half(heap))) return take_spare(heap, length);
+  return RTM_UNLIKELY(segment_must_shrink(heap)) ? shrink_and_take(heap, length) : take_usual(heap, length);
+}
+
+static RTM_NOINLINE void *take_waited(struct heap *heap, uint32_t length) {
+  struct span *waited = span_at(heap->waiting);
+  if (RTM_UNLIKELY(waited->kind != SPAN_MEDIUM)) {
+    heap->spare_state = SPARE_READY;
+    return take_unfreed(heap, length);
+  }
+  heap->waiting = waited->next;
+  if (RTM_LIKELY(!medium_waits(heap))) heap->spare_state = SPARE_READY;
+  return take_for_freed(heap, waited, length);
+}
+
+static RTM_NOINLINE void *prepare_spare_and_take(struct heap *heap, uint32_t length) {
+  prepare_spare(heap);
+  return take_prepared(heap, length);
+}
+static RTM_NOINLINE void *prepare_descriptors_and_take(struct heap *heap, uint32_t length) {
+  prepare_descriptors(heap);
+  return take_prepared(heap, length);
+}
+static RTM_NOINLINE void *prepare_places_and_take(struct heap *heap, uint32_t length, unsigned class) {
+  prepare_places(heap, class);
+  return take_prepared(heap, length);
+}
+
+static RTM_NOINLINE void *prepare_and_take(struct heap *heap, uint32_t length) {
+  if (!heap->spare_state) return prepare_spare_and_take(heap, length);
+  if (arena_describes_few()) return prepare_descriptors_and_take(heap, length);
+  if (hint_must_share(&heap->hints)) return prepare_places_and_take(heap, length, 0);
+  if (hint_must_grow(&heap->hints, SPAN_MEDIUM)) return prepare_places_and_take(heap, length, SPAN_MEDIUM);
+  return take_waited(heap, length);
 }
 
 // As many blocks come back as go out, as long as other threads have freed any.
 void *medium_malloc_or(struct heap *heap, size_t size) {
-  if (RTM_UNLIKELY(must_prepare(heap))) return prepare_and_take(heap, size);
+  uint32_t length = granules_for(size);
+  if (must_prepare(heap)) return prepare_and_take(heap, length);
   struct span *freed = take_freed(heap);
-  return freed ? take_for_freed(heap, freed, size) : take_unfreed(heap, size);
+  return RTM_LIKELY(freed != NULL) ? take_for_freed(heap, freed, length) : take_unfreed(heap, length);
 }
 
 // The same in pieces, for what does more with the span: the first, before it is taken. Two blocks come back, as what is
@@ -269,7 +338,7 @@ static void record_taken(struct heap *heap, uint32_t length, uint32_t gone) {
 
 RTM_INLINE void *finish(struct heap *heap, struct span *span, bool zero, uint32_t gone) {
   uint32_t length = span ? span->length : 0;
-  void *block = span ? attach_and_start(heap, span, zero) : NULL;
+  void *block = span && attach_late(heap, span) ? start(heap, span, zero) : NULL;
   if (RTM_UNLIKELY(heap->record != NULL)) record_taken(heap, block ? length : 0, gone);
   return block;
 }
@@ -323,8 +392,9 @@ static RTM_NOINLINE void release_and_shrink(struct heap *heap, struct span *span
   if (SECURE_VARIANT) secure_unguard(span);
   hint_detach(span);
   struct segment_place place = segment_place(span);
+  uint32_t index;
   struct span *after = segment_free_after(place, span->length);
-  if (RTM_LIKELY(after != NULL) || segment_free_before(place))
+  if (RTM_LIKELY(after != NULL) || segment_free_before(place, &index))
     release_joined(heap, span, place, after);
   else
     release_alone(heap, span, place);
@@ -347,6 +417,7 @@ void medium_free(struct heap *heap, struct span *span, void *block) {
 void medium_collect(struct heap *heap, struct span *span) {
   if (!take_remote(span)) return;
   segment_wait(heap, span);
+  if (heap->spare_state) heap->spare_state = SPARE_AND_MORE;
   if (RTM_UNLIKELY(heap->record != NULL)) note_gone(heap, span->length);
 }
 

@@ -71,7 +71,7 @@ static void release_idle(struct heap *heap, unsigned class) {
 //
 // Preparing comes before anything else: what operations need has to be there before them (docs/bounded-work.md).
 RTM_INLINE bool is_urgent(const struct heap *heap, unsigned class) {
-  return hint_must_share(&heap->hints) || hint_must_grow(&heap->hints, class) || segment_is_urgent(heap);
+  return hint_must_prepare(&heap->hints, class) || segment_is_urgent(heap);
 }
 
 RTM_INLINE void prepare(struct heap *heap, unsigned class) {
@@ -235,7 +235,7 @@ RTM_INLINE uint32_t length_of_new(const struct heap *heap, unsigned class) {
 }
 
 // With all that may be in the way.
-RTM_INLINE void *take_carefully(struct heap *heap, unsigned class) {
+RTM_INLINE void *begin_carefully(struct heap *heap, unsigned class) {
   bool zero;
   struct span *page = segment_take(heap, NULL, length_of_new(heap, class), &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
@@ -248,11 +248,11 @@ RTM_INLINE void *take_carefully(struct heap *heap, unsigned class) {
   return block;
 }
 
-static RTM_NOINLINE void *take_new_recorded(struct heap *heap, unsigned class) { return take_carefully(heap, class); }
+static RTM_NOINLINE void *take_new_recorded(struct heap *heap, unsigned class) { return begin_carefully(heap, class); }
 
-// Not all that is in segments is mapped, or there is no spare segment, or only part of one: what is mapped is locked, or
-// the system refused memory.
-static RTM_COLD void *take_where_left(struct heap *heap, unsigned class) { return take_carefully(heap, class); }
+// Not all that is in segments is mapped, or there is no spare segment, or only part of one: what is mapped is locked,
+// or the system refused memory.
+static RTM_COLD void *take_where_left(struct heap *heap, unsigned class) { return begin_carefully(heap, class); }
 
 static RTM_NOINLINE void *take_of_spare(struct heap *heap, unsigned class, uint32_t length) {
   if (RTM_UNLIKELY(!segment_spare_serves(heap))) return take_where_left(heap, class);
@@ -341,7 +341,8 @@ static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   return SECURE_VARIANT || heap->turn++ % ROUND ? take_remote(heap, page) : take_remote_and_collect(heap, page);
 }
 
-// With a piece of work for the heap a single block is handed out, so that this operation is not much longer than others.
+// With a piece of work for the heap a single block is handed out, so that this operation is not much longer than
+// others.
 static RTM_NOINLINE void *take_and_prepare(struct heap *heap, unsigned class) {
   prepare(heap, class);
   return take_at_hand(heap, class, 1);
@@ -378,8 +379,8 @@ static RTM_NOINLINE void *take_several(struct heap *heap, unsigned class) {
   return take_at_hand(heap, class, batch_of(class));
 }
 
-// A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. The pieces take
-// turns, so that none waits for ever. `page`: the current one, if the block is in that; else NULL.
+// A block that is at hand is short work, and leaves time for a piece of what is to be done for the heap. The pieces
+// take turns, so that none waits for ever. `page`: the current one, if the block is in that; else NULL.
 RTM_INLINE void *take_and_keep_house(struct heap *heap, unsigned class, struct span *page) {
   uint32_t turn = heap->turn++;
   if (RTM_UNLIKELY(is_urgent(heap, class))) return take_and_prepare(heap, class);

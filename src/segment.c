@@ -139,20 +139,23 @@ static void refuse(struct heap *heap, struct span *span) {
 RTM_COLD void segment_purge_unusual(struct heap *heap, struct span *span) {
   // (Linux would pass over what is not mapped, and do the rest; qemu-user does nothing then.)
   size_t bytes = (size_t)mapped_length(span) << GRANULE_SHIFT;
-  if (RTM_READ_RELAXED(rtm_arena.purge_refused) || !os_purge((uintptr_t)span->start, bytes)) {
+  long done = RTM_READ_RELAXED(rtm_arena.purge_refused) ? -EINVAL : os_purge((uintptr_t)span->start, bytes);
+  if (done && done != -ENOMEM) {
     refuse(heap, span);
-  } else {
-    atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
-    segment_purged(heap, span);
+    return;
   }
+  atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
+  segment_purged(heap, span);
 }
 
 // The longest dirty span.
 void segment_shrink(struct heap *heap) {
-  struct span *span = tlsf_longest(&heap->spans, SPANS_DIRTY / 64, SPANS_DIRTY / 64 + SPANS_WORDS);
-  if (RTM_UNLIKELY(!span)) return;
-  tlsf_remove(&heap->spans, span);
-  segment_purge(heap, span);
+  enum { FIRST = SPANS_DIRTY / 64, SECOND = FIRST + 1 };
+  struct tlsf *t = &heap->spans;
+  if (t->bits[SECOND])
+    segment_purge(heap, tlsf_take_longest(t, SECOND, t->bits[SECOND]));
+  else if (t->bits[FIRST])
+    segment_purge(heap, tlsf_take_longest(t, FIRST, t->bits[FIRST]));
 }
 
 static void disown_all(struct heap *heap, uint32_t list) {

@@ -78,7 +78,7 @@ void segment_keep_all(struct heap *heap);
 // One in the same segment; NULL if all are in use (then a span is not split).
 RTM_INLINE struct span *segment_descriptor(struct segment *s) {
   struct span *span = s->unused;
-  if (span) {
+  if (RTM_UNLIKELY(span != NULL)) {
     s->unused = span->free;
     return span;
   }
@@ -111,7 +111,7 @@ void segment_init(void);
 
 RTM_INLINE void segment_insert(struct heap *heap, struct span *span) {
   uint64_t list = rtm_segment_lists[span->length].of;
-  tlsf_insert(&heap->spans, span->used ? SPANS_DIRTY + list : list, span);
+  tlsf_insert(&heap->spans, RTM_LIKELY(span->used) ? SPANS_DIRTY + list : list, span);
 }
 
 RTM_INLINE void segment_insert_dirty(struct heap *heap, struct span *span) {
@@ -129,11 +129,11 @@ RTM_INLINE struct span *segment_find(struct heap *heap, uint32_t length) {
   struct tlsf *t = &heap->spans;
   uint32_t list = rtm_segment_lists[length].for_request;
   uint64_t mask = ~UINT64_C(0) << (list % 64), bits;
-  if (list < 64) {
-    if ((bits = t->bits[DIRTY] & mask)) return tlsf_take_from(t, DIRTY, bits);
-    if ((bits = t->bits[DIRTY + 1])) return tlsf_take_from(t, DIRTY + 1, bits);
-    if ((bits = t->bits[CLEAN] & mask)) return segment_take_clean(heap, CLEAN, bits);
-    if ((bits = t->bits[CLEAN + 1])) return segment_take_clean(heap, CLEAN + 1, bits);
+  if (RTM_LIKELY(list < 64)) {
+    if (RTM_UNLIKELY((bits = t->bits[DIRTY] & mask) != 0)) return tlsf_take_from(t, DIRTY, bits);
+    if (RTM_UNLIKELY((bits = t->bits[DIRTY + 1]) != 0)) return tlsf_take_from(t, DIRTY + 1, bits);
+    if (RTM_UNLIKELY((bits = t->bits[CLEAN] & mask) != 0)) return segment_take_clean(heap, CLEAN, bits);
+    if (RTM_LIKELY((bits = t->bits[CLEAN + 1]) != 0)) return segment_take_clean(heap, CLEAN + 1, bits);
   } else {
     if ((bits = t->bits[DIRTY + 1] & mask)) return tlsf_take_from(t, DIRTY + 1, bits);
     if ((bits = t->bits[CLEAN + 1] & mask)) return segment_take_clean(heap, CLEAN + 1, bits);
@@ -185,7 +185,7 @@ RTM_INLINE struct span *segment_split(struct span *span, uint32_t length) {
   if (RTM_UNLIKELY(!rest)) return NULL;
   uint32_t *table = rtm_window_table + window_granule(span->start);
   uint32_t whole = span->length, rest_index = span_index(rest);
-  table[length - 1] = span_index(span);
+  table[length - 1] = table[0];
   table[length] = rest_index;
   table[whole - 1] = rest_index;
   span->length = length;
@@ -198,7 +198,7 @@ RTM_INLINE struct span *segment_split(struct span *span, uint32_t length) {
 
 // What stays free of a dirty span of which `taken` granules were cut off in front.
 RTM_INLINE uint32_t segment_leave_dirty(struct span *rest, uint32_t dirty, uint32_t taken) {
-  rest->used = dirty > taken ? dirty - taken : 0;
+  rest->used = RTM_LIKELY(dirty > taken) ? dirty - taken : 0;
   return rest->used;
 }
 
@@ -283,15 +283,16 @@ RTM_INLINE struct segment_place segment_place(const struct span *span) {
   return (struct segment_place){granule % SEGMENT_GRANULES, rtm_window_table + granule};
 }
 
-// The free span behind the `length` granules there, or before them; NULL if there is none.
+// The free span behind the `length` granules there, or before them, and its index; NULL if there is none.
 RTM_INLINE struct span *segment_free_after(struct segment_place place, uint32_t length) {
   if (RTM_UNLIKELY(place.offset + length >= SEGMENT_USED)) return NULL;
   struct span *after = span_at(place.table[length]);
   return RTM_LIKELY(after->kind == SPAN_FREE) ? after : NULL;
 }
-RTM_INLINE struct span *segment_free_before(struct segment_place place) {
+RTM_INLINE struct span *segment_free_before(struct segment_place place, uint32_t *index) {
   if (RTM_UNLIKELY(!place.offset)) return NULL;
-  struct span *before = span_at(place.table[-1]);
+  *index = place.table[-1];
+  struct span *before = span_at(*index);
   return RTM_LIKELY(before->kind == SPAN_FREE) ? before : NULL;
 }
 
@@ -316,7 +317,8 @@ RTM_INLINE struct span *segment_join_with(struct heap *heap, struct span *span, 
     length += after->length;
     segment_release_descriptor(s, after);
   }
-  struct span *before = look ? segment_free_before(place) : NULL;
+  uint32_t index = 0;
+  struct span *before = look ? segment_free_before(place, &index) : NULL;
   if (RTM_LIKELY(before != NULL)) {
     tlsf_remove(&heap->spans, before);
     table -= before->length;
@@ -327,8 +329,8 @@ RTM_INLINE struct span *segment_join_with(struct heap *heap, struct span *span, 
     span = before;
   } else {
     span->kind = SPAN_FREE;
+    index = span_index(span);
   }
-  uint32_t index = span_index(span);
   table[0] = index;
   table[length - 1] = index;
   heap->dirty += dirty - dirty_before;
@@ -385,7 +387,7 @@ void segment_purge_unusual(struct heap *heap, struct span *span);
 // Gives the contents of a free span back that is in no set.
 RTM_INLINE void segment_purge(struct heap *heap, struct span *span) {
   size_t bytes = (size_t)span->length << GRANULE_SHIFT;
-  if (RTM_UNLIKELY(heap->purges_unusually) || RTM_UNLIKELY(!os_purge((uintptr_t)span->start, bytes))) {
+  if (RTM_UNLIKELY(heap->purges_unusually) || RTM_UNLIKELY(os_purge((uintptr_t)span->start, bytes) != 0)) {
     segment_purge_unusual(heap, span);
     return;
   }

@@ -69,17 +69,28 @@ RTM_INLINE void tlsf_remove(struct tlsf *tlsf, struct span *span) {
   *word = bits_clear(*word, list);
 }
 
-// Takes the first span of the first of the lists `bits` of this word, of which none is empty. 10 instructions at most.
-RTM_INLINE struct span *tlsf_take_from(struct tlsf *tlsf, uint32_t word, uint64_t bits) {
-  struct span **link = &tlsf->head[word * 64 + bits_lowest(bits)];
+// Takes the first span of list `place` of this word, which is not empty. 10 instructions at most.
+RTM_INLINE struct span *tlsf_take_at(struct tlsf *tlsf, uint32_t word, uint64_t place, uint64_t bit) {
+  struct span **link = &tlsf->head[word * 64 + place];
   RTM_KEEP(link);
   struct span *span = *link, *next = span->free_next;
   *link = next;
   if (RTM_UNLIKELY(next != NULL))
     next->free_link = link;
   else
-    tlsf->bits[word] ^= bits & -bits;
+    tlsf->bits[word] ^= bit;
   return span;
+}
+
+// Of the first of the lists `bits` of this word, of which none is empty.
+RTM_INLINE struct span *tlsf_take_from(struct tlsf *tlsf, uint32_t word, uint64_t bits) {
+  return tlsf_take_at(tlsf, word, bits_lowest(bits), bits & -bits);
+}
+
+// Of the last of them: no other span is longer by more than 1 part in 16.
+RTM_INLINE struct span *tlsf_take_longest(struct tlsf *tlsf, uint32_t word, uint64_t bits) {
+  uint64_t place = bits_highest(bits);
+  return tlsf_take_at(tlsf, word, place, UINT64_C(1) << place);
 }
 
 // Takes a span out of list `list` or a later one before list 64 * `end`; NULL if these are empty. O(end).
@@ -91,14 +102,6 @@ RTM_INLINE struct span *tlsf_take(struct tlsf *tlsf, uint32_t list, uint32_t end
     bits = tlsf->bits[word];
   }
   return tlsf_take_from(tlsf, word, bits);
-}
-
-// A span of the last list before list 64 * `end` that is not empty, down to list 64 * `from`: no other is longer by
-// more than 1 part in 16. NULL if all are empty. O(end - from).
-RTM_INLINE struct span *tlsf_longest(const struct tlsf *tlsf, uint32_t from, uint32_t end) {
-  while (end-- > from)
-    if (tlsf->bits[end]) return tlsf->head[end * 64 + bits_highest(tlsf->bits[end])];
-  return NULL;
 }
 
 #endif

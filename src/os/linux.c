@@ -21,15 +21,18 @@ struct os_counts rtm_os_counts;
 
 static void count(_Atomic uint64_t *calls) { atomic_fetch_add_explicit(calls, 1, memory_order_relaxed); }
 
-bool os_map_at(uintptr_t address, size_t bytes, bool *taken) {
-  count(&rtm_os_counts.map);
-  long got = os_syscall(SYS_mmap, (long)address, (long)bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (RTM_LIKELY(got == (long)address)) return true;
+static RTM_COLD bool map_refused(long got, size_t bytes, bool *taken) {
   *taken = got == -EEXIST || !os_failed(got);
   // A kernel (before 4.17) or emulator that takes the address as a hint only.
   if (!os_failed(got)) os_unmap((uintptr_t)got, bytes);
   return false;
+}
+
+bool os_map_at(uintptr_t address, size_t bytes, bool *taken) {
+  count(&rtm_os_counts.map);
+  long got = os_syscall(SYS_mmap, (long)address, (long)bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  return RTM_LIKELY(got == (long)address) || map_refused(got, bytes, taken);
 }
 
 void *os_map(size_t bytes) {
@@ -45,7 +48,7 @@ void os_unmap(uintptr_t address, size_t bytes) {
 }
 
 #ifdef RTM_DEBUG
-bool os_purge(uintptr_t address, size_t bytes) { return os_purge_now(address, bytes); }
+long os_purge(uintptr_t address, size_t bytes) { return os_purge_now(address, bytes); }
 #endif
 
 bool os_resident(uintptr_t address) {

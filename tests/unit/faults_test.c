@@ -1,6 +1,7 @@
 // Fault injection: each system call of src/os/os.h fails in turn, once or from then on for ever, over a whole run. What
 // is asked for then is refused with ENOMEM or served; nothing is corrupted; once the system gives again, all is served,
 // and all comes back. The calls are replaced by the linker (--wrap), so the library under test is the one that is built.
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ bool __real_os_map_at(uintptr_t address, size_t bytes, bool *taken);
 void *__real_os_map(size_t bytes);
 void __real_os_unmap(uintptr_t address, size_t bytes);
 #ifdef RTM_DEBUG
-bool __real_os_purge(uintptr_t address, size_t bytes);
+long __real_os_purge(uintptr_t address, size_t bytes);
 #endif
 bool __real_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes);
 bool __wrap_os_map_at(uintptr_t address, size_t bytes, bool *taken);
@@ -72,8 +73,8 @@ void __wrap_os_unmap(uintptr_t address, size_t bytes) {
   __real_os_unmap(address, bytes);
 }
 #ifdef RTM_DEBUG  // else it is inlined
-bool __wrap_os_purge(uintptr_t address, size_t bytes);
-bool __wrap_os_purge(uintptr_t address, size_t bytes) { return !fails() && __real_os_purge(address, bytes); }
+long __wrap_os_purge(uintptr_t address, size_t bytes);
+long __wrap_os_purge(uintptr_t address, size_t bytes) { return fails() ? -EINVAL : __real_os_purge(address, bytes); }
 #endif
 bool __wrap_os_move(uintptr_t address, size_t bytes, uintptr_t target, size_t target_bytes) {
   if (fails() || !__real_os_move(address, bytes, target, target_bytes)) return false;

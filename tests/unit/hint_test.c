@@ -24,6 +24,7 @@ static void start(uint32_t most) {
   freed = calloc(most, sizeof *freed);
   // Every heap has the shared leaves' group; here no span gets a place in it by itself.
   CHECK(hint_add_leaf(hints, 0));
+  hints->rich = hints->class[0].group;
   hints->class[0].vacant = NULL;
 }
 

@@ -18,7 +18,8 @@ static struct span *take_span(struct heap *heap, uint32_t length, bool *zero) {
 // As medium blocks do it: too much free memory goes back.
 static void give_span(struct heap *heap, struct span *span, uint32_t dirty) {
   struct segment_place place = segment_place(span);
-  bool joined = segment_free_after(place, span->length) || segment_free_before(place);
+  uint32_t index;
+  bool joined = segment_free_after(place, span->length) || segment_free_before(place, &index);
   span = segment_join(heap, span, dirty);
   bool shrink = segment_must_shrink(heap);
   if (shrink && joined) {

@@ -96,9 +96,15 @@ TEST(take_insert_and_remove_as_a_search_over_all_spans_would) {
       struct span *taken = tlsf_take(&tlsf, tlsf_list_for(length), TLSF_WORDS);
       check_taken(taken, length);
       if (taken) is_free[span_index(taken)] = false;
-      struct span *longest = tlsf_longest(&tlsf, 0, TLSF_WORDS);
+      uint32_t word = (uint32_t)random_below(&random, TLSF_WORDS);
+      if (!tlsf.bits[word]) continue;
+      struct span *longest = tlsf_take_longest(&tlsf, word, tlsf.bits[word]);
+      uint32_t list = tlsf_list_of(longest->length);
+      CHECK_EQUAL(list / 64, word);
       for (uint32_t j = 1; j <= SPANS; j++)
-        if (is_free[j]) CHECK(tlsf_list_of(span_at(j)->length) <= tlsf_list_of(longest->length));
+        if (is_free[j] && tlsf_list_of(span_at(j)->length) / 64 == word)
+          CHECK(tlsf_list_of(span_at(j)->length) <= list);
+      is_free[span_index(longest)] = false;
     }
     if (step % 100 == 0) check_lists();
   }
@@ -106,5 +112,4 @@ TEST(take_insert_and_remove_as_a_search_over_all_spans_would) {
     if (is_free[i]) tlsf_remove(&tlsf, span_at(i)), is_free[i] = false;
   check_lists();
   CHECK(!tlsf_take(&tlsf, tlsf_list_for(1), TLSF_WORDS));
-  CHECK(!tlsf_longest(&tlsf, 0, TLSF_WORDS));
 }
