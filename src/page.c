@@ -368,10 +368,13 @@ static RTM_NOINLINE void *take_and_collect(struct heap *heap, struct span *page)
   return block;
 }
 
-// For one of the two.
+// For one of the two. (In the secure variant pages have a few blocks free when they come here: it would be late.)
 static RTM_NOINLINE void *take_queued_and_collect(struct heap *heap, unsigned class) {
   void *block = take_queued(heap, class, 1);
-  remote_collect_piece(heap);
+  if (SECURE_VARIANT)
+    remote_collect(heap);
+  else
+    remote_collect_piece(heap);
   return block;
 }
 

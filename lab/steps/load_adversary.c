@@ -35,7 +35,7 @@ static const char *const fill_names[FILLS] = {
 static const char *const drain_names[DRAINS] = {
     "every second", "forward", "backward", "shuffled", "random half", "replaced one by one"};
 
-static uint64_t max = 2 << 20, memory = 512 << 20, operations = 10000, done, helper_generation = 1;
+static uint64_t max = 2 << 20, memory = 512 << 20, operations = 10000, ends = 3, done, helper_generation = 1;
 static struct group *groups;
 static uint64_t live_bytes;
 static int self = 0; /* 0: the main thread; else the helper's generation. Only one thread runs at a time. */
@@ -188,6 +188,7 @@ int main(int argument_count, char **arguments)
         {"max", &max, "largest request, bytes", false},
         {"memory", &memory, "most bytes live at once", false},
         {"operations", &operations, "operations to count", false},
+        {"ends", &ends, "ends of the second thread, for each 100 bursts", false},
     };
     LOAD_OPTIONS(arguments, options);
     if (max < GRANULE)
@@ -204,7 +205,7 @@ int main(int argument_count, char **arguments)
         struct group *group = &groups[random_uniform(0, GROUPS - 1)];
         if (chance < 3) {
             drain_everything(&helper);
-        } else if (chance < 6) {
+        } else if (chance < 3 + ends) {
             load_thread_end(&helper);
             load_thread_start(&helper);
             helper_generation++;

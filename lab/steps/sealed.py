@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The highest instruction counts of sealed operations: each load is recorded, loaded, sealed and single-stepped.
-Zeroing and copying, which are libc's, are left out: they are linear.
+"""The highest instruction counts of sealed operations: each load is recorded, loaded, sealed and single-stepped. And
+those of general mode, for loads of its own. Zeroing and copying, which are libc's, are left out: they are linear.
 
     lab/steps/sealed.py --build build                     # the short form, as the test bounds/sealed runs it
     lab/steps/sealed.py --build build --long --search 20  # 10^6 live blocks and 64 heaps, and 20 random seeds: an hour
@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MODES = ("pag", "seg")
+GENERAL = "general"
 BLOCK_MAX, MEDIUM_MAX = 32 << 10, 2 << 20
 TABLE = Path(__file__).with_name("sealed.toml")
 
@@ -64,7 +65,8 @@ class Run:
     def count(self, mode: str, words: list[str], profile: Path) -> dict[tuple[str, str], int]:
         """The highest count of each operation and kind of block."""
         each, report = self.folder / "each.csv", self.folder / "report.json"
-        environment = self.environment(profile=profile, mode=mode, seal=1, report=report)
+        sealed = {"profile": profile, "mode": mode, "seal": 1, "report": report}
+        environment = self.environment(**({} if mode == GENERAL else sealed))
         command = [
             self.build / "steps" / "stepcount",
             *self.processor,
@@ -77,11 +79,8 @@ class Run:
             *words,
         ]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-        told = json.loads(report.read_text())
-        if told["mode"] != mode or not told["sealed"]:
-            raise SystemExit(f"sealed.py: {' '.join(words)} did not run sealed in {mode}: {told}")
-        if mode == "pag" and told["misses"]:
-            self.problems.append(f"pag: {' '.join(words)}: {told['misses']} misses: the profile does not cover it")
+        if mode != GENERAL:
+            self.check_sealed(mode, words, json.loads(report.read_text()))
         highest: dict[tuple[str, str], int] = {}
         with each.open() as lines:
             for line in csv.DictReader(lines):
@@ -89,10 +88,17 @@ class Run:
                 highest[key] = max(highest.get(key, 0), int(line["instructions"]))
         return highest
 
+    def check_sealed(self, mode: str, words: list[str], told: dict[str, object]) -> None:
+        if told["mode"] != mode or not told["sealed"]:
+            raise SystemExit(f"sealed.py: {' '.join(words)} did not run sealed in {mode}: {told}")
+        if mode == "pag" and told["misses"]:
+            self.problems.append(f"pag: {' '.join(words)}: {told['misses']} misses: the profile does not cover it")
+
     def measure(self, load: str, seed: int, modes: tuple[str, ...] = MODES) -> dict[Key, int]:
         words = [*load.split(), "--seed", str(seed)]
         profile = self.folder / "profile.rtp"
-        self.record(words, profile)
+        if modes != (GENERAL,):
+            self.record(words, profile)
         counts = {}
         for mode in modes:
             for (operation, kind), count in self.count(mode, words, profile).items():
@@ -117,14 +123,14 @@ def kind_of(operation: str, size: int) -> str:
 
 
 def judge(run: Run, limits: dict[str, dict[str, dict[str, int]]]) -> None:
-    print(f"{'mode':<6}{'operation':<16}{'kind':<8}{'observed':>9}{'limit':>7}  load")
+    print(f"{'mode':<9}{'operation':<16}{'kind':<8}{'observed':>9}{'limit':>7}  load")
     for key, highest in sorted(run.found.items()):
         mode, operation, kind = key
         limit = limits.get(mode, {}).get(operation, {}).get(kind)
         over = limit is not None and highest.count > limit
         word = "  OVER" if over else "  no limit in the table" if limit is None else ""
         counts = f"{highest.count:>9}{limit or '-':>7}"
-        print(f"{mode:<6}{operation:<16}{kind:<8}{counts}  {highest.load}, seed {highest.seed}{word}")
+        print(f"{mode:<9}{operation:<16}{kind:<8}{counts}  {highest.load}, seed {highest.seed}{word}")
         if over or limit is None:
             run.problems.append(f"{'/'.join(key)}: {highest.count} instructions, {TABLE.name} says {limit}")
 
@@ -142,10 +148,11 @@ def main() -> int:
         run = Run(
             options.build.absolute(), Path(folder), ["--processor", options.processor] if options.processor else []
         )
-        for load in table["load"]:
-            seeds = list(range(1, load["seeds"] * (5 if options.long else 1) + 1))
-            for seed in seeds + [random.SystemRandom().randrange(1, 1 << 32) for _ in range(options.search)]:
-                run.measure(load["words"], seed)
+        for modes, loads in ((MODES, table["load"]), ((GENERAL,), table["general"])):
+            for load in loads:
+                seeds = list(range(1, load["seeds"] * (5 if options.long else 1) + 1))
+                for seed in seeds + [random.SystemRandom().randrange(1, 1 << 32) for _ in range(options.search)]:
+                    run.measure(load["words"], seed, modes)
         for pair in table["same"]:
             run.same(pair["what"], pair["long" if options.long else "short"])
     judge(run, table.get("limit", {}))

@@ -101,12 +101,6 @@ def test_verdicts(proven, seen, limit, most, verdict):
     assert judge(proven, seen, limit, most) == verdict
 
 
-def test_counts_of_a_mode_without_certificate_are_left_out_with_a_word(certificate, tmp_path):
-    status, out, complaint = certificate("--json", "--observed", observed(tmp_path, ("seg", "malloc", "page", 9)))
-    assert status == 0 and "seg/malloc/page is observed, and not proven: left out." in complaint
-    assert all(row["observed"] is None for row in json.loads(out)["rows"])
-
-
 def test_more_observed_than_proven_fails(certificate, tmp_path):
     status, out, _ = certificate("--observed", observed(tmp_path, ("pag", "malloc", "page", 9)))
     assert status == 1 and "9 instructions were observed, 5 are proven" in out

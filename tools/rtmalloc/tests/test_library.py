@@ -38,6 +38,15 @@ def test_every_row_has_a_bound(analyser):
     assert not refused, "paths.toml is behind the library"
 
 
+def test_every_row_is_within_its_limit(analyser):
+    over = [
+        f"{'/'.join(row.key)}: {proven} of {row.limit}"
+        for row in analyser.paths.rows
+        if row.limit and (proven := analyser.analyse(row).proven) and proven > row.limit
+    ]
+    assert not over, "a path has become longer: rtmalloc bound --path NAME shows it"
+
+
 def test_every_function_that_a_row_names_is_one_of_the_library(analyser):
     known = {scope.name for scope in analyser.sources.scopes} | set(analyser.binary.by_name)
     known |= {slot.symbol for slot in analyser.binary.slots.values()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,9 +59,7 @@ def select(rows: tuple[Row, ...], wanted: str | None) -> list[Row]:
 def run(request: Request, console: Console) -> int:
     paths = read_paths(request.paths or PATHS_FILE)
     rows = select(paths.rows, request.path or request.only)
-    observed, left_out = read_observed(request.observed, paths.rows) if request.observed else ({}, [])
-    for key in left_out:
-        print(f"rtmalloc: {'/'.join(key)} is observed, and not proven: left out.", file=sys.stderr)
+    observed = read_observed(request.observed, paths.rows) if request.observed else {}
     profile = read_profile(request.profile) if request.profile else None
     analyser = Analyser(read_binary(request.library), paths)
     memory = None

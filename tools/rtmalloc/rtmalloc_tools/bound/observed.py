@@ -13,14 +13,10 @@ from rtmalloc_tools.mistakes import Mistake, unknown_name
 
 Key = tuple[str, str, str]
 KEYS = ("mode", "operation", "kind")
-WITHOUT_CERTIFICATE = ("seg",)  # a mode that is counted, and not proven
 
 
-def read_observed(path: Path, rows: tuple[Row, ...]) -> tuple[dict[Key, int], list[Key]]:
-    """A list of {mode, operation, kind, observed}; the highest counts where a row is there more than once.
-
-    And the rows that no certificate has.
-    """
+def read_observed(path: Path, rows: tuple[Row, ...]) -> dict[Key, int]:
+    """A list of {mode, operation, kind, observed}; the highest counts where a row is there more than once."""
     try:
         content = json.loads(read_bytes(path, "file of observed counts"))
     except ValueError as error:
@@ -30,18 +26,14 @@ def read_observed(path: Path, rows: tuple[Row, ...]) -> tuple[dict[Key, int], li
             f"{path}: expected a list of {{mode, operation, kind, observed}}, found {type(content).__name__}."
         )
     highest: dict[Key, int] = {}
-    left_out: list[Key] = []
     for number, entry in enumerate(content):
         key, count = read_entry(path, number, entry)
-        if key[0] in WITHOUT_CERTIFICATE:
-            left_out.append(key)
-            continue
         if key not in {row.key for row in rows}:
             raise Mistake(
                 f"{path}: entry {number}: {unknown_name('row', '/'.join(key), ['/'.join(r.key) for r in rows])}"
             )
         highest[key] = max(count, highest.get(key, 0))
-    return highest, left_out
+    return highest
 
 
 def read_entry(path: Path, number: int, entry: Any) -> tuple[Key, int]:
