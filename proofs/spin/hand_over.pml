@@ -82,7 +82,7 @@ proctype freer(byte block) {
      :: else -> remote_mark(block)
      fi;
      if
-     :: HINT_ANY ->
+     :: top -> /* hint_pending: the stash, and what was found, are the owner's */
         heap_claim();
         if
         :: claimed -> enter(); claimed_collect()

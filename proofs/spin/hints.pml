@@ -30,6 +30,8 @@
 #define STAYS_IN_LIST 14    /* an adopted heap is not taken out of the list */
 #define LEAVE_UNLOCKED 15   /* a leaving thread changes the list without the lock */
 #define GROUP_ONLY 16       /* the freeing thread raises the group only if it raised the leaf itself */
+#define FOUND_LOST 17       /* the thread leaves with a place that a search has found, which the heap forgets */
+#define NO_SECOND_LOOK 18   /* the owner takes one block, clears the hint, and does not look for others */
 
 #ifndef BROKEN
 #define BROKEN 0
@@ -65,6 +67,7 @@ byte remote[SPANS * WORDS];
 byte hint[SPANS];   /* read by whoever holds a block of the span, which keeps it as it is */
 byte at[PLACES];    /* from here on: the owner's */
 byte stash_leaf, stash_bits;
+byte found;         /* a place where a search has led, + 1; 0: none */
 short mine;
 short held;         /* nobody's: what the program may use, to be compared with what it is given */
 
@@ -227,7 +230,12 @@ inline collect(which) {
         w = 0;
         do
         :: w < WORDS && !remote[(which) * WORDS + w] -> w++
-        :: w < WORDS && remote[(which) * WORDS + w] -> hint_raise(hint[which]); break
+        :: w < WORDS && remote[(which) * WORDS + w] -> /* take_remote; or leave_more: looked at once more */
+           if
+           :: !found -> found = hint[which] + 1
+           :: true -> hint_raise(hint[which])
+           fi;
+           break
         :: w == WORDS -> break
         od;
 #endif
@@ -239,8 +247,49 @@ inline collect(which) {
   w = 0
 }
 
-/* take_below and page_collect_any */
-inline take_below(g) {
+/* take_remote_and_collect: one block of a page is taken; the hint goes where no other was seen. */
+inline take_one(which) {
+  w = 0;
+  do
+  :: w < WORDS && !remote[(which) * WORDS + w] -> w++
+  :: w < WORDS && remote[(which) * WORDS + w] ->
+     d_step {
+       bits = remote[(which) * WORDS + w];
+       before = bits & (bits - 1);
+       bits = bits ^ before;
+       remote[(which) * WORDS + w] = remote[(which) * WORDS + w] & ~bits;
+       assert(!(mine & (bits << (((which) * WORDS + w) * BITS))));
+       mine = mine | (bits << (((which) * WORDS + w) * BITS));
+       bits = 0
+     };
+     w++;
+     do
+     :: w < WORDS && !before -> before = remote[(which) * WORDS + w]; w++
+     :: else -> break
+     od;
+     if
+     :: before
+     :: !before ->
+        lower(hint[which]);
+#if BROKEN != NO_SECOND_LOOK
+        w = 0;
+        do
+        :: w < WORDS && !remote[(which) * WORDS + w] -> w++
+        :: w < WORDS && remote[(which) * WORDS + w] -> hint_raise(hint[which]); break
+        :: w == WORDS -> break
+        od
+#endif
+     fi;
+     before = 0;
+     break
+  :: w == WORDS -> break
+  od;
+  settled = false;
+  w = 0
+}
+
+/* find_below: where its bit was cleared the place is `found`, and looked at now or in a later operation */
+inline find_below(g) {
   bits = grp[g];
   if
   :: bits == 0 -> settle_level(grp[g], top, 1 << g)
@@ -251,24 +300,29 @@ inline take_below(g) {
      :: bits == 0 -> settle_above(place)
      :: else ->
         place = 2 * place + LOWEST(bits);
-#if BROKEN == CLEAR_AFTER
-        if
-        :: at[place] -> collect((at[place] - 1))
-        :: else
-        fi;
+        found = place + 1;
+#if BROKEN != CLEAR_AFTER
         lower(place)
-#else
-        lower(place);
-        if
-        :: at[place] -> assert(hint[at[place] - 1] == place); collect((at[place] - 1))
-        :: else /* a late bit of a span that is gone */
-        fi
 #endif
      fi
   fi;
   bits = 0;
   place = 0;
   settled = false
+}
+
+/* hint_take_found and page_collect_any */
+inline take_found() {
+  d_step { place = found - 1; found = 0 };
+  if
+  :: at[place] -> assert(hint[at[place] - 1] == place); collect((at[place] - 1))
+  :: else /* a late bit of a span that is gone */
+  fi;
+#if BROKEN == CLEAR_AFTER
+  lower(place);
+  settled = false;
+#endif
+  place = 0
 }
 
 /* stash_below: medium blocks, one block a span; the bits of a leaf are taken at once and looked at one by one. */
@@ -291,7 +345,7 @@ inline stash_below(g) {
   settled = false
 }
 
-/* hint_take_stashed, take_remote, medium_collect */
+/* hint_take_medium, take_remote, medium_collect */
 inline take_stashed() {
   d_step {
     place = 2 * stash_leaf + LOWEST(stash_bits);
@@ -319,12 +373,20 @@ inline empty_stash() {
 #endif
      stash_bits = stash_bits & (stash_bits - 1)
   :: else -> break
-  od
+  od;
+  if
+  :: found ->
+#if BROKEN != FOUND_LOST
+     hint_raise((found - 1));
+#endif
+     found = 0
+  :: else
+  fi
 }
 
-#define HINT_ANY (top || stash_bits)
+#define HINT_ANY (top || stash_bits || found)
 
-/* hint_take_any and remote_collect. Which group comes first does not matter here: any. */
+/* hint_find_any and remote_collect_piece. Which group comes first does not matter here: any. */
 inline remote_collect() {
 #ifdef MEDIUM
   if
@@ -337,11 +399,12 @@ inline remote_collect() {
   fi
 #else
   if
-  :: top & 1 -> take_below(0)
+  :: found -> take_found()
+  :: !found && (top & 1) -> find_below(0)
 #if GROUPS > 1
-  :: top & 2 -> take_below(1)
+  :: !found && (top & 2) -> find_below(1)
 #endif
-  :: !top
+  :: !found && !top
   fi
 #endif
 }

@@ -120,6 +120,13 @@ skipped:
 #endif
      fi;
      span = 0; settled = false
+  :: true -> /* one of its blocks */
+     select(span : 0 .. SPANS - 1);
+     if
+     :: hint[span] == NONE
+     :: else -> take_one(span)
+     fi;
+     span = 0
   :: releases -> /* an empty page goes */
      atomic {
        select(span : 0 .. SPANS - 1);
