@@ -4,6 +4,7 @@
 #include "medium.h"
 #include "os/os.h"
 #include "page_parts.h"
+#include "remote.h"
 #include "segment.h"
 
 // ---- free spans ----
@@ -157,6 +158,11 @@ RTM_INLINE void take_group(struct heap *heap, struct extent_tree *tree) {
   tree->leaves = atomic_exchange_explicit(&group->word.bits, 0, memory_order_seq_cst);
 }
 
+RTM_INLINE void take_next_group(struct heap *heap, struct extent_tree *tree) {
+  heap->rest = REST;
+  take_group(heap, tree);
+}
+
 RTM_INLINE void take_leaf(struct extent_tree *tree) {
   struct hint_leaf *leaf = tree->group->leaf[bits_lowest(tree->leaves)];
   tree->leaves &= tree->leaves - 1;
@@ -243,15 +249,29 @@ RTM_INLINE void look_in_next_leaf(struct heap *heap) {
   if (RTM_LIKELY(tree->bits != 0)) look(heap);
 }
 
+// No free span has EXTENT_ENOUGH granules: from then on as much as possible comes back, and new pages are short.
+RTM_INLINE bool is_scarce(const struct heap *heap) { return RTM_UNLIKELY(heap->extent.lists < heap->extent.enough); }
+
+// Between two groups REST bytes are handed out, unless memory is scarce: blocks that are looked for less often come
+// back more at a time (remote.h). Not a mere question: it counts. Where there is something to look at it is not asked,
+// so that the longest operations do not pay for it.
+RTM_INLINE bool rests(struct heap *heap, size_t class) {
+  if (heap->rest <= 0 || is_scarce(heap)) return false;
+  heap->rest -= (int32_t)rtm_shape[class].block_size * AT_HAND;
+  return true;
+}
+
 // One piece of what is to be done for the heap, which may look. False, and nothing done: there was nothing.
-RTM_INLINE bool tidy(struct heap *heap) {
+RTM_INLINE bool tidy(struct heap *heap, size_t class) {
   struct extent_tree *tree = &heap->extent.tree[PAGES];
   if (tree->bits) {
     look(heap);
   } else if (tree->leaves) {
     look_in_next_leaf(heap);
+  } else if (rests(heap, class)) {
+    return false;
   } else if (top_bits(tree)) {
-    take_group(heap, tree);
+    take_next_group(heap, tree);
   } else {
     next_top(tree);
     return false;
@@ -300,9 +320,6 @@ RTM_INLINE void *take_fresh(struct span *page) {
   return block;
 }
 
-// No free span has EXTENT_ENOUGH granules: from then on as much as possible comes back, and new pages are short.
-RTM_INLINE bool is_scarce(const struct heap *heap) { return RTM_UNLIKELY(heap->extent.lists < heap->extent.enough); }
-
 // Where there is nothing else to be done, `class` being served. A class with a queue keeps a current page.
 RTM_INLINE void visit(struct heap *heap, unsigned class) {
   struct span *idle = page_take_idle(heap, class);
@@ -337,7 +354,7 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *take_one_collected(struct heap *heap
 
 static RTM_NOINLINE RTM_CODE_TOGETHER void *take_collected(struct heap *heap, struct span *page) {
   if (SECURE_VARIANT) {
-    if (may_look(heap)) tidy(heap);
+    if (may_look(heap)) tidy(heap, page->kind);
     return secure_refill(page, true);
   }
   if (is_scarce(heap)) return take_one_collected(heap, page);
@@ -353,7 +370,7 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *extend(struct heap *heap, struct spa
     give_page(heap, pop_waiting(heap));
     return block;
   }
-  if (tidy(heap)) return page_extend_one(page);
+  if (tidy(heap, page->kind)) return page_extend_one(page);
   enum { ROUND = 8 };
   if (heap->turn++ % ROUND && !is_scarce(heap)) return take_fresh(page);
   visit(heap, page->kind);
@@ -393,11 +410,13 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *take_queued(struct heap *heap, size_
     if (may_look(heap)) look_in_next_leaf(heap);
     return block;
   }
-  if (top_bits(tree)) {
+  if (!rests(heap, class) && top_bits(tree)) {
     void *block = serve_first(heap, class, head);
-    if (may_look(heap)) take_group(heap, tree);
+    if (may_look(heap)) take_next_group(heap, tree);
     return block;
   }
+  if (page_wants_another(heap, (unsigned)class, span_at((uint32_t)head)) && !is_scarce(heap))
+    heap->extent.wanting = (uint8_t) class;
   next_top(tree);
   return serve(heap, class, page_dequeue_fuller(heap, (unsigned)class, (uint32_t)head));
 }
@@ -428,6 +447,14 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *take_new(struct heap *heap, size_t c
   return RTM_LIKELY(page != NULL) ? begin(heap, class, page, index, length) : alloc_miss(rtm_shape[class].block_size);
 }
 
+// The class has wanted one page more, the last time that one of its queued pages served.
+static RTM_NOINLINE RTM_CODE_TOGETHER void *take_another(struct heap *heap, size_t class, size_t head) {
+  uint32_t index, length = page_next_length(heap, class);
+  heap->extent.wanting = 0;
+  struct span *page = take(heap, length, &index);
+  return RTM_LIKELY(page != NULL) ? begin(heap, class, page, index, length) : serve_first(heap, class, head);
+}
+
 void *extent_malloc_any(struct heap *heap, size_t size) {
   struct span *page = heap->page[size_class(size)];
   return page_has_linked(page) ? page_take_linked(page) : extent_malloc(heap, page, size);
@@ -438,7 +465,8 @@ RTM_CODE_TOGETHER void *extent_malloc(struct heap *heap, struct span *page, size
   if (page_has_private(page)) return take_collected(heap, page);
   size_t class = size_class(size);
   uint32_t queued = heap->queue[class].head;
-  if (queued) return take_queued(heap, class, queued);
+  if (queued)
+    return heap->extent.wanting == class ? take_another(heap, class, queued) : take_queued(heap, class, queued);
   uint32_t longer = heap->extent.waiting_length - rtm_shape[class].granules_most;
   return RTM_UNLIKELY(longer <= LONGER_MOST) ? take_waiting(heap, class) : take_new(heap, class);
 }
@@ -554,7 +582,8 @@ void extent_collect(struct heap *heap) {
   for (;;) {
     struct span *freed = take_freed(heap);
     if (freed) give(heap, freed);
-    tidy(heap);
+    heap->rest = 0;
+    tidy(heap, 0);
     while (heap->extent.waiting) give_page(heap, pop_waiting(heap));
     bool more = mediums->bits | mediums->leaves | pages->bits | pages->leaves;
     for (unsigned top = 0; top < HINT_TOPS; top++)

@@ -65,6 +65,7 @@ struct extent {
   // By length: where its list is, in bytes from list[0]; and the first list of which every span is at least as long.
   uint16_t list_of[EXTENT_GRANULES + 1];
   uint8_t list_for[EXTENT_GRANULES + 1];
+  uint8_t wanting;  // a class that wants one page more, as its queued ones have few blocks free; 0: none
 };
 
 // At load, once: the lists and the trees of so many granules, at most EXTENT_MOST. `*bytes`: of the trees, to be
@@ -93,8 +94,8 @@ void extent_give_medium(struct heap *heap, struct span *span);
 // NULL, for alloc_miss.
 void extent_collect(struct heap *heap);
 void *extent_late(struct heap *heap, size_t size);
-// For rehearse.c: whether it has a span for `size` bytes; whether a page of the class would be a new one, and there is a
-// span for it; and back with that page, of which no block is in use.
+// For rehearse.c: whether it has a span for `size` bytes; whether a page of the class would be a new one, and there is
+// a span for it; and back with that page, of which no block is in use.
 bool extent_has_span(const struct heap *heap, size_t size);
 bool extent_may_open(const struct heap *heap, unsigned class);
 void extent_close(struct heap *heap, unsigned class);

@@ -142,7 +142,7 @@ void page_free_full(struct heap *heap, struct span *page, void *block) {
 
 // Blocks are linked at most eight at a time, a constant number (RT-Mimalloc, section VI.C), and as many as fit in a
 // page of the system, so that little memory is touched before it is asked for.
-enum { BATCH = 8, AT_HAND = SECURE_VARIANT ? 64 : BATCH };  // AT_HAND: handed out until the next operation, at most
+enum { BATCH = 8 };
 RTM_INLINE unsigned batch_of(unsigned class) {
   uint32_t size = rtm_shape[class].block_size;
   return GRANULE_SIZE / BATCH >= size ? BATCH : GRANULE_SIZE / size + 1;
@@ -405,20 +405,6 @@ static RTM_NOINLINE void *take_of_queue(struct heap *heap, unsigned class) {
   return take_and_keep_house(heap, class, NULL);
 }
 
-// Whether it is time for one more page than the class needs: ROW times in a row the first in the queue had less than an
-// eighth of its blocks free. Where blocks come and go in all pages of a class, each would serve a few allocations only
-// before the next is looked for, and many frees would find their page full. A single page with more is enough to stop
-// it, so that a class with any number of pages that are hardly used does not grow. (Not a mere question: it counts.)
-RTM_INLINE bool wants_another(struct heap *heap, unsigned class, const struct span *first) {
-  enum { ROW = 16 };
-  if (RTM_LIKELY(heap->pages[class] < ROW)) return false;
-  if (first->used <= rtm_shape[class].used_most) {
-    heap->poor[class] = 0;
-    return false;
-  }
-  return RTM_UNLIKELY(++heap->poor[class] % ROW == 0);
-}
-
 // In the secure variant pages that are nearly full come here every few allocations: most have nothing else to do.
 RTM_INLINE bool is_short(struct heap *heap, unsigned class) {
   enum { SHORT = 4 };
@@ -432,7 +418,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
   if (page_has_unlinked(page)) return take_of_current(heap, class, page);
   uint32_t first = heap->queue[class].head;
   if (!first) return take_further(heap, class);
-  return wants_another(heap, class, span_at(first)) ? take_from_new(heap, class) : take_of_queue(heap, class);
+  return page_wants_another(heap, class, span_at(first)) ? take_from_new(heap, class) : take_of_queue(heap, class);
 }
 
 void page_leave_all(struct heap *heap) {

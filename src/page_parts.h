@@ -339,4 +339,21 @@ RTM_INLINE void *page_first_block(struct span *page) {
   return secure_extend(page, false);
 }
 
+// Blocks that are handed out until the next operation that looks after its heap, at most.
+enum { AT_HAND = SECURE_VARIANT ? 64 : 8 };
+
+// Whether it is time for one more page than the class needs: ROW times in a row the first in the queue had less than an
+// eighth of its blocks free. Where blocks come and go in all pages of a class, each would serve a few allocations only
+// before the next is looked for, and many frees would find their page full. A single page with more is enough to stop
+// it, so that a class with any number of pages that are hardly used does not grow. (Not a mere question: it counts.)
+RTM_INLINE bool page_wants_another(struct heap *heap, unsigned class, const struct span *first) {
+  enum { ROW = 16 };
+  if (RTM_LIKELY(heap->pages[class] < ROW)) return false;
+  if (first->used <= rtm_shape[class].used_most) {
+    heap->poor[class] = 0;
+    return false;
+  }
+  return RTM_UNLIKELY(++heap->poor[class] % ROW == 0);
+}
+
 #endif

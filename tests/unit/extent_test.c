@@ -7,6 +7,7 @@
 #include "check.h"
 #include "mode.h"
 #include "os/os.h"
+#include "remote.h"
 #include "rtmalloc.h"
 #include "store.h"
 #include "test.h"
@@ -239,6 +240,49 @@ TEST(classes_are_visited_in_turn) {
   void *again = rtm_malloc(sizes[0]);
   CHECK(again == blocks[0][0]);
   CHECK(rtm_malloc(sizes[1]));
+  CHECK_EQUAL(misses(), 0);
+  CHECK_SOUND(rtm_check());
+}
+
+// The owner begins to look for what others have freed REST bytes after the last time, and where memory is scarce at once.
+TEST(the_owner_rests_unless_memory_is_scarce) {
+  enum { BLOCKS = 8000, SIZE = 64 };
+  static void *blocks[BLOCKS];
+  start(EXTENT_GRANULES);
+  unsigned begun[2] = {0};
+  for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = rtm_malloc(SIZE);
+  for (unsigned scarce = 0; scarce < 2; scarce++) {
+    while (scarce && heap->extent.lists >= heap->extent.enough) CHECK(rtm_malloc(16 * GRANULE_SIZE));
+    for (unsigned i = 0; i < BLOCKS; i++) {
+      free_elsewhere(blocks[i]);
+      blocks[i] = rtm_malloc(SIZE);
+      CHECK(blocks[i]);
+      begun[scarce] += !hint_top(&heap->hints, 0);
+    }
+  }
+  CHECK(begun[0] > 0 && begun[0] <= BLOCKS * SIZE / REST + 1);
+  CHECK(begun[1] > 2 * begun[0]);
+  CHECK_EQUAL(misses(), 0);
+  CHECK_SOUND(rtm_check());
+}
+
+// As a_page_that_is_taken_has_many_free_blocks of page_test.c.
+TEST(a_class_whose_pages_are_nearly_full_gets_one_more) {
+  enum { BLOCKS = 20000, SIZE = 32, TURNS = 10 * BLOCKS, EACH_SERVES = 16, NEEDED = BLOCKS / PAGE_BLOCKS_MAX + 1 };
+  start(EXTENT_GRANULES);
+  struct random random = test_random(0);
+  static void *blocks[BLOCKS];
+  unsigned changes = 0, class = size_class(SIZE);
+  for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = rtm_malloc(SIZE);
+  for (unsigned turn = 0; turn < 2 * TURNS; turn++) {
+    const struct span *before = heap->page[class];
+    unsigned i = (unsigned)random_below(&random, BLOCKS);
+    rtm_free(blocks[i]);
+    blocks[i] = rtm_malloc(SIZE);
+    changes += turn >= TURNS && heap->page[class] != before;
+  }
+  CHECK(changes < TURNS / EACH_SERVES);
+  CHECK(heap->pages[class] > NEEDED && heap->pages[class] * PAGE_BLOCKS_MAX <= BLOCKS * 5 / 4);
   CHECK_EQUAL(misses(), 0);
   CHECK_SOUND(rtm_check());
 }
