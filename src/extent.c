@@ -304,12 +304,15 @@ RTM_INLINE void link_private(struct span *page) {
   if (!page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
 }
 
-// The first of eight fresh blocks, of which the others are linked, written out; of large ones one alone.
+// The first of eight fresh blocks, of which the others are linked, written out. Of blocks above 1 KiB one alone, as eight
+// would be in many pages of the system; and of the last of a page where they are fewer.
 RTM_INLINE void *take_fresh(struct span *page) {
   enum { MOST = 8 };
   uint32_t size = rtm_shape[page->kind].block_size;
   if (SECURE_VARIANT) return secure_extend(page, true);
-  if (size > GRANULE_SIZE / MOST || page_blocks(page) - page->fresh <= MOST) return page_extend_one(page);
+  uint32_t left = page_blocks(page) - page->fresh;
+  if (size > GRANULE_SIZE / 4 || left < MOST) return page_extend_one(page);
+  if (left == MOST) page->flags &= (uint8_t)~PAGE_FRESH;
   char *block = page->start + (size_t)page->fresh * size, *link = block + size;
   page->used++;
   page->fresh += MOST;
