@@ -7,7 +7,7 @@
 //     pages are not released                  to the heap's extent only          a class keeps its blocks for good
 //     segments are not released               the extent is the heap's for good  there are none to release
 //     constant-time page search               one word says which lists have any no search: one store for each bin
-//     constant-time list extension            1 to 8 blocks, written out        no extension: all linked at load
+//     constant-time list extension            1 to 8 blocks, written out         no extension: all linked at load
 //     one-word update of class to page        as in general                      no update
 //     no collecting of retired pages          an empty page is given back        none
 // Without a profile both are as general mode, and nothing goes back (segment_keep_all, arena_keep).
