@@ -19,7 +19,9 @@ static void rehearse_class(struct heap *heap, unsigned class) {
   if (heap->page[class]->kind == SPAN_STORE) {
     if (has_linked(heap->page[class])) take_and_give(size);
   } else if (extent_may_open(heap, class)) {
-    take_and_give(size);
+    void *block = alloc_fast(size);
+    if (heap->page[class]->flags & PAGE_FRESH) take_and_give(size);  // the page is extended
+    free_fast(block);
     extent_close(heap, class);
   }
 }
