@@ -304,8 +304,8 @@ RTM_INLINE void link_private(struct span *page) {
   if (!page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
 }
 
-// The first of eight fresh blocks, of which the others are linked, written out. Of blocks above 1 KiB one alone, as eight
-// would be in many pages of the system; and of the last of a page where they are fewer.
+// The first of eight fresh blocks, of which the others are linked, written out. Of blocks above 1 KiB one alone, as
+// eight would be in many pages of the system; and of the last of a page where they are fewer.
 RTM_INLINE void *take_fresh(struct span *page) {
   enum { MOST = 8 };
   uint32_t size = rtm_shape[page->kind].block_size;

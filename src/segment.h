@@ -155,11 +155,11 @@ RTM_INLINE bool segment_has_whole(const struct heap *heap) {
 }
 
 // No operation has to wait for the arena. After any operation the heap has a spare segment, or half a segment free in
-// one piece, which is the most that a medium block needs: as soon as no whole segment is free, the next medium block's
-// operation takes and maps a spare, and as soon as no half is, the next one is served from the spare, or adds it to
-// what is free (medium.c). Pages are longer work and smaller: what they need is prepared by the operations between
-// them, in pieces. Before there is a spare again, each of the 72 classes may need a page: of the shortest, 333
-// granules, and four more, for that many pieces (docs/bounded-work.md).
+// one piece, which is the most that a medium block needs: where no spare is ready, the next medium block's operation
+// takes and maps one, and where no half is free, the next one is served from the spare, or adds it to what is free
+// (medium.c). Pages are longer work and smaller: what they need is prepared by the operations between them, in pieces.
+// Before there is a spare again, each of the 72 classes may need a page: of the shortest, 333 granules, and four more,
+// for that many pieces (docs/bounded-work.md).
 //
 // Whether half a segment is free in one piece.
 RTM_INLINE bool segment_has_half(const struct heap *heap) {
@@ -296,12 +296,10 @@ RTM_INLINE struct span *segment_free_before(struct segment_place place, uint32_t
   return RTM_LIKELY(before->kind == SPAN_FREE) ? before : NULL;
 }
 
-// (The table's entries where spans have been joined stay as they are: they lead to descriptors without an owner.)
-//
-// Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, joined with its free
-// neighbours but not in a set yet: with
-// `after`, which may be NULL, and if `look` with the one before. `place`: its own. O(1). (What is
-// likely here is what makes the longest operations: it has no jumps.)
+// Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, in no set yet, and
+// joined with its free neighbours: with `after`, which may be NULL, and if `look` with the one before. `place`: its own.
+// The table's entries where they meet stay as they are: they lead to descriptors without an owner. O(1). What is likely
+// here is what makes the longest operations: it has no jumps.
 RTM_INLINE struct span *segment_join_with(struct heap *heap, struct span *span, uint32_t dirty,
                                           struct segment_place place, struct span *after, bool look) {
   uint32_t length = span->length, *table = place.table;
