@@ -61,6 +61,18 @@ static void check_plans(const struct profile_record *record) {
   }
 }
 
+// A thread that shares keeps less than its peak, and has chunks for the rest.
+static void check_share(struct profile *profile, const struct profile *before) {
+  uint64_t reserve, chunks = plan_share(profile, &reserve);
+  CHECK(chunks <= EXTENT_MOST / EXTENT_CHUNK);
+  for (uint32_t at = 0; at < profile->header->records; at++) {
+    const struct profile_record *record = &profile->record[at];
+    bool shares = record->flags & PROFILE_SHARES;
+    CHECK(!shares || (chunks && record->span_largest <= EXTENT_CHUNK));
+    CHECK(shares ? record->granules <= before->record[at].granules : record->granules == before->record[at].granules);
+  }
+}
+
 // A good profile: what the rest of the library relies on.
 static void use(struct profile *profile) {
   uint32_t records = profile->header->records;
@@ -82,6 +94,7 @@ static void use(struct profile *profile) {
   profile_drop(&same);
   CHECK(profile_read(path, &same) == NULL);
   CHECK(memcmp(same.record, profile->record, records * sizeof(struct profile_record)) == 0);
+  check_share(profile, &same);
   profile_drop(&same);
 }
 

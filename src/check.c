@@ -83,10 +83,9 @@ struct census {
   uint32_t segments, live, dirty, free_spans, pages[CLASSES + 1];
 };
 
-static const char *check_segment(const struct heap *heap, uint32_t segment, struct census *census) {
-  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_USED;
+static const char *check_granules(const struct heap *heap, uint32_t at, uint32_t end, struct census *census) {
+  uint32_t segment = segment_of_granule(at);
   bool free_before = false;
-  census->segments++;
   while (at < end) {
     struct span *span = span_of(at);
     REQUIRE(span->kind != SPAN_NONE, "spans follow each other without a gap");
@@ -158,7 +157,15 @@ const char *check_heap(const struct heap *heap) {
   uint32_t known = (uint32_t)(RTM_READ_RELAXED(rtm_window_granules) / SEGMENT_GRANULES);
   for (uint32_t segment = 1; segment < known; segment++) {
     if (__atomic_load_n(&segment_at(segment)->heap, __ATOMIC_RELAXED) != heap) continue;
-    const char *broken = check_segment(heap, segment, &census);
+    census.segments++;
+    uint32_t first = segment * SEGMENT_GRANULES;
+    const char *broken = check_granules(heap, first, first + SEGMENT_USED, &census);
+    if (broken) return broken;
+  }
+  const struct span *chunk;
+  for (uint64_t at = 0; (chunk = extent_chunk_of(heap, &at));) {
+    uint32_t first = span_granule(chunk);
+    const char *broken = check_granules(heap, first, first + EXTENT_CHUNK, &census);
     if (broken) return broken;
   }
   REQUIRE(census.segments == heap->segments, "the heap knows how many segments it has");

@@ -7,23 +7,9 @@
 #include "remote.h"
 #include "segment.h"
 
+enum { PAGES = EXTENT_PAGES, MEDIUMS = EXTENT_MEDIUMS };
+
 // ---- free spans ----
-
-static bool begins_list(uint32_t length, uint32_t first) {
-  enum { STEP = 14 };
-  if (length <= PAGE_GRANULES_MAX + 1 || length >= EXTENT_SPAN_MAX) return length <= EXTENT_SPAN_MAX;
-  return length >= first + (first + STEP - 1) / STEP;
-}
-
-static void make_lists(struct extent *extent) {
-  for (uint32_t length = 1, first = 0, list = UINT32_MAX; length <= EXTENT_GRANULES; length++) {
-    if (begins_list(length, first)) list++, first = length;
-    extent->list[list].bit = UINT64_C(1) << list;
-    extent->list_of[length] = (uint16_t)(list * sizeof *extent->list);
-    extent->list_for[length] = (uint8_t)(length == first ? list : list + 1);
-  }
-  extent->enough = extent->list[extent->list_for[EXTENT_ENOUGH]].bit;
-}
 
 RTM_INLINE void insert(struct heap *heap, struct span *span, size_t length) {
   struct extent *extent = &heap->extent;
@@ -74,10 +60,8 @@ RTM_INLINE void give(struct heap *heap, struct span *span) {
   insert(heap, span, length);
 }
 
-// Cuts what is beyond `length` granules off, a free span. What follows it is in use.
-RTM_INLINE void cut(struct heap *heap, struct span *span, uint32_t index, uint32_t length) {
-  size_t rest_length = span->length - length;
-  if (!rest_length) return;
+// Cuts what is beyond `length` granules off, a free span of `rest_length`. What follows it is in use.
+RTM_INLINE void cut_rest(struct heap *heap, struct span *span, uint32_t index, uint32_t length, size_t rest_length) {
   struct span *rest = span + length;
   uint32_t rest_index = index + length, *table = rtm_window_table + rest_index;
   span->length = length;
@@ -85,6 +69,11 @@ RTM_INLINE void cut(struct heap *heap, struct span *span, uint32_t index, uint32
   table[rest_length - 1] = rest_index;
   rest->kind = SPAN_FREE;
   insert(heap, rest, rest_length);
+}
+
+RTM_INLINE void cut(struct heap *heap, struct span *span, uint32_t index, uint32_t length) {
+  size_t rest_length = span->length - length;
+  if (rest_length) cut_rest(heap, span, index, length, rest_length);
 }
 
 // The first `length` granules of the list's first span. The caller sets what a span in use has, the table's entries
@@ -109,6 +98,21 @@ RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index
   return take_first(heap, &heap->extent.list[bits_lowest(found)], length, index);
 }
 
+// The next chunk of the reserve, in use, with its place in the heap's trees; NULL: it has none. 15 instructions.
+RTM_INLINE struct span *take_chunk(struct heap *heap, uint32_t *index) {
+  struct extent_reserve *reserve = heap->extent.reserve;
+  size_t number = atomic_fetch_add_explicit(&reserve->next, 1, memory_order_relaxed);
+  if (RTM_UNLIKELY(number >= reserve->chunks)) return NULL;
+  struct span *span = reserve->chunk[number];
+  struct hint_leaf *pages = (struct hint_leaf *)span->hint;
+  struct hint_leaf *mediums = (struct hint_leaf *)((char *)pages + EXTENT_LEAF);
+  size_t group = heap->extent.chunk_group + number / HINT_FANOUT;
+  RTM_WRITE_RELAXED(pages->word.parent, &heap->hints.group[PAGES * EXTENT_GROUPS + group]->word);
+  RTM_WRITE_RELAXED(mediums->word.parent, &heap->hints.group[MEDIUMS * EXTENT_GROUPS + group]->word);
+  *index = span_index(span);
+  return span;
+}
+
 RTM_CODE_TOGETHER void extent_page_emptied(struct heap *heap, struct span *page) {
   unsigned class = page->kind;
   heap->pages[class]--;
@@ -128,8 +132,6 @@ RTM_INLINE void give_page(struct heap *heap, struct span *page) {
 // Two trees of hints (hint.h), one for pages and one for medium blocks, in which every granule has its place for good.
 // A word of them is taken whole, and after the bit above it was cleared: what is freed later sets that again. So
 // nothing is looked at twice, and nothing is put back.
-
-enum { PAGES, MEDIUMS };
 
 // length * reciprocal of a page of at most 64 blocks, which has one word; or a little less.
 #define ONE_WORD ((uint64_t)64 << (32 - GRANULE_SHIFT))
@@ -444,10 +446,20 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *take_waiting(struct heap *heap, size
   return page_first_block(page);
 }
 
+// The extent has no span for a page of this length: a chunk becomes part of it.
+static RTM_NOINLINE RTM_CODE_TOGETHER void *take_of_chunk(struct heap *heap, size_t class, uint32_t length) {
+  uint32_t index;
+  struct span *page = take_chunk(heap, &index);
+  if (RTM_UNLIKELY(!page)) return alloc_miss(rtm_shape[class].block_size);
+  _Static_assert((int)PAGE_GRANULES_MAX < (int)EXTENT_CHUNK, "something is left of a chunk");
+  cut_rest(heap, page, index, length, EXTENT_CHUNK - length);
+  return begin(heap, class, page, index, length);
+}
+
 static RTM_NOINLINE RTM_CODE_TOGETHER void *take_new(struct heap *heap, size_t class) {
   uint32_t index, length = is_scarce(heap) ? page_first_length(class) : page_next_length(heap, class);
   struct span *page = take(heap, length, &index);
-  return RTM_LIKELY(page != NULL) ? begin(heap, class, page, index, length) : alloc_miss(rtm_shape[class].block_size);
+  return RTM_LIKELY(page != NULL) ? begin(heap, class, page, index, length) : take_of_chunk(heap, class, length);
 }
 
 // The class has wanted one page more, the last time that one of its queued pages served.
@@ -478,8 +490,10 @@ RTM_CODE_TOGETHER void *extent_malloc(struct heap *heap, struct span *page, size
 
 static uint32_t granules_for(size_t size) { return (uint32_t)((size + GRANULE_SIZE - 1) >> GRANULE_SHIFT); }
 
-RTM_INLINE void *start(struct heap *heap, struct span *span) {
-  segment_set_ends(span);
+RTM_INLINE void *start(struct heap *heap, struct span *span, uint32_t index, uint32_t length) {
+  uint32_t *table = rtm_window_table + index;
+  table[0] = index;
+  table[length - 1] = index;
   span->kind = SPAN_MEDIUM;
   span->used = 1;
   span->reciprocal = 0;
@@ -514,7 +528,7 @@ RTM_INLINE struct span *take_freed(struct heap *heap) {
 
 // As `take`, and before that the first span of the list below those of which every span is long enough, if that is.
 // (Where all blocks have one length, that is where they come back to.) 2 granules or more.
-RTM_INLINE struct span *take_span(struct heap *heap, uint32_t length) {
+RTM_INLINE struct span *take_span(struct heap *heap, uint32_t length, uint32_t *index) {
   unsigned number = heap->extent.list_for[length];
   struct extent_list *list = &heap->extent.list[number - 1];
   if (!list->first || list->first->length < length) {
@@ -522,8 +536,7 @@ RTM_INLINE struct span *take_span(struct heap *heap, uint32_t length) {
     if (RTM_UNLIKELY(!found)) return NULL;
     list = &heap->extent.list[bits_lowest(found)];
   }
-  uint32_t index;
-  return take_first(heap, list, length, &index);
+  return take_first(heap, list, length, index);
 }
 
 // A freed block that fits serves at once, as it is, and leaves time for another.
@@ -536,6 +549,14 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *large_of_freed(struct heap *heap, st
 // It may be longer by an eighth.
 RTM_INLINE bool fits(const struct span *freed, uint32_t length) { return freed->length - length <= freed->length / 8; }
 
+static RTM_NOINLINE RTM_CODE_TOGETHER void *large_of_chunk(struct heap *heap, size_t size, uint32_t length) {
+  uint32_t index;
+  struct span *span = length <= EXTENT_CHUNK ? take_chunk(heap, &index) : NULL;
+  if (RTM_UNLIKELY(!span)) return alloc_miss(size);
+  if (length < EXTENT_CHUNK) cut_rest(heap, span, index, length, EXTENT_CHUNK - length);
+  return start(heap, span, index, length);
+}
+
 RTM_CODE_TOGETHER void *extent_large(struct heap *heap, size_t size) {
   uint32_t length = granules_for(size);
   struct span *freed = take_freed(heap);
@@ -543,8 +564,9 @@ RTM_CODE_TOGETHER void *extent_large(struct heap *heap, size_t size) {
     if (fits(freed, length)) return large_of_freed(heap, freed);
     give(heap, freed);
   }
-  struct span *span = take_span(heap, length);
-  return RTM_LIKELY(span != NULL) ? start(heap, span) : alloc_miss(size);
+  uint32_t index;
+  struct span *span = take_span(heap, length, &index);
+  return RTM_LIKELY(span != NULL) ? start(heap, span, index, length) : large_of_chunk(heap, size, length);
 }
 
 // Cuts the span, which is in use, after `length` granules; what follows may be free.
@@ -564,12 +586,15 @@ void *extent_aligned(struct heap *heap, size_t size, size_t alignment) {
   if (size > EXTENT_MAX || alignment > EXTENT_MAX || length + unit - 1 > EXTENT_SPAN_MAX) return NULL;
   struct span *freed = take_freed(heap);
   if (freed) give(heap, freed);
-  struct span *span = take_span(heap, length + unit - 1);
+  uint32_t index;
+  struct span *span = take_span(heap, length + unit - 1, &index);
+  if (!span && length + unit - 1 <= EXTENT_CHUNK && (span = take_chunk(heap, &index)))
+    cut(heap, span, index, length + unit - 1);
   if (RTM_UNLIKELY(!span)) return NULL;
-  uint32_t skip = -span_index(span) & (unit - 1);
+  uint32_t skip = -index & (unit - 1);
   struct span *aligned = span + skip;
   aligned->length = span->length - skip;
-  void *block = start(heap, aligned);
+  void *block = start(heap, aligned, index + skip, aligned->length);
   if (skip) {
     span->length = skip;
     span->kind = SPAN_MEDIUM;
@@ -600,8 +625,9 @@ void *extent_late(struct heap *heap, size_t size) {
   uint32_t index;
   struct span *span;
   if (size > BLOCK_MAX) {
-    span = take_span(heap, granules_for(size));
-    return span ? start(heap, span) : NULL;
+    uint32_t length = granules_for(size);
+    span = take_span(heap, length, &index);
+    return span ? start(heap, span, index, length) : NULL;
   }
   unsigned class = size_class(size);
   struct span *page = heap->page[class];
@@ -644,90 +670,6 @@ bool extent_resize(struct heap *heap, struct span *span, uint32_t granules) {
     segment_set_ends(span);
   }
   return true;
-}
-
-// ---- at load ----
-
-// In use, by nobody.
-static void set_apart(uint32_t segment, uint32_t slot, uint32_t granule, uint32_t length) {
-  struct span *span = segment_slot(segment, slot);
-  span->start = granule_address(segment * SEGMENT_GRANULES + granule);
-  span->length = length;
-  span->kind = SPAN_MEDIUM;
-  segment_set_ends(span);
-}
-
-static void put_below(struct hint_word *word, struct hint_word *parent, unsigned place) {
-  word->parent = parent;
-  word->parent_bit = UINT64_C(1) << place;
-}
-
-// The place of a granule in both trees.
-static void make_place(struct heap *heap, struct span *span, uint32_t number) {
-  struct extent *extent = &heap->extent;
-  uint32_t at_leaf = number / HINT_FANOUT;
-  char *pair = extent->leaves + (size_t)at_leaf * 2 * EXTENT_LEAF;
-  for (unsigned kind = PAGES; kind <= MEDIUMS; kind++)
-    ((struct hint_leaf *)(pair + kind * EXTENT_LEAF))->span[number % HINT_FANOUT] = span;
-  span->hint = (struct hint_word *)pair;
-  span->hint_bit = UINT64_C(1) << number % HINT_FANOUT;
-}
-
-static size_t divided_up(uint64_t value, uint32_t by) { return (size_t)((value + by - 1) / by); }
-
-// One tree: its groups are there, and leaves.
-static void make_tree(struct heap *heap, unsigned kind, struct hint_group *groups, size_t leaves) {
-  struct extent_tree *tree = &heap->extent.tree[kind];
-  uint32_t first = kind * EXTENT_GROUPS;
-  for (uint32_t i = 0; i < leaves; i++) {
-    struct hint_leaf *leaf = (struct hint_leaf *)(heap->extent.leaves + (2 * (size_t)i + kind) * EXTENT_LEAF);
-    struct hint_group *group = &groups[i / HINT_FANOUT];
-    put_below(&leaf->word, &group->word, i % HINT_FANOUT);
-    group->leaf[i % HINT_FANOUT] = leaf;
-    uint32_t at = first + i / HINT_FANOUT;
-    put_below(&group->word, &heap->hints.top[at / HINT_FANOUT], at % HINT_FANOUT);
-    heap->hints.group[at] = group;
-    tree->top_last = &heap->hints.top[at / HINT_FANOUT];
-  }
-  tree->top = tree->top_first = &heap->hints.top[first / HINT_FANOUT];
-}
-
-bool extent_start(struct heap *heap, uint64_t granules, size_t *bytes) {
-  size_t leaves = divided_up(granules ? granules : 1, HINT_FANOUT), groups = divided_up(leaves, HINT_FANOUT);
-  size_t leaf_bytes = leaves * 2 * EXTENT_LEAF;
-  *bytes = bits_round_up(leaf_bytes + 2 * groups * sizeof(struct hint_group), GRANULE_SIZE);
-  char *memory = os_map(*bytes);
-  if (!memory) return false;
-  heap->extent.leaves = memory;
-  struct hint_group *group = (struct hint_group *)(memory + leaf_bytes);
-  make_tree(heap, PAGES, group, leaves);
-  make_tree(heap, MEDIUMS, group + groups, leaves);
-  make_lists(&heap->extent);
-  return true;
-}
-
-uint32_t extent_add(struct heap *heap, uint32_t first, uint32_t granules) {
-  struct span *whole = segment_more(heap);
-  if (!whole) return 0;
-  uint32_t segment = segment_of_granule(span_granule(whole)), end = EXTENT_FIRST + granules;
-  bool taken;  // what the system refused is not there yet
-  if (segment_at(segment)->mapped < end && !arena_map(segment, end, &taken)) return 0;
-  for (uint32_t slot = EXTENT_FIRST; slot < end; slot++) {
-    struct span *span = segment_slot(segment, slot);
-    span->start = granule_address(segment * SEGMENT_GRANULES + slot);
-    make_place(heap, span, first + slot - EXTENT_FIRST);
-  }
-  set_apart(segment, end + 1, 0, EXTENT_FIRST);
-  set_apart(segment, end, end, SEGMENT_USED - end);
-  segment_at(segment)->first_unused = SEGMENT_GRANULES;
-  heap->live += granules;  // whatever of it is in use
-  heap->dirty = 0;
-  struct span *span = segment_slot(segment, EXTENT_FIRST);
-  span->length = granules;
-  span->used = 0;
-  segment_set_ends(span);
-  give(heap, span);
-  return segment;
 }
 
 // ---- for the checker ----

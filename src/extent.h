@@ -14,6 +14,14 @@
 //     1 to 17 granules     a list for each length: what pages have
 //     up to 479            each list begins 1 part in 14 above the last
 //     480 and more         one list: any of them is long enough for any request
+//
+// Chunks: threads that race need more in one run and less in another, and which of them is chance. What they need
+// beyond the least of each lies in a reserve that they share, in chunks of 64 granules, which is one leaf of each tree.
+// A heap whose own extent has no span takes the next chunk, by one addition, and keeps it for good: it becomes a part of
+// the extent, of which nobody has to ask where it came from.
+//
+//     granule     0, 1  | 2 ... 65 | 66    | 67 ... 130 | 131   | ...    66, 131, ...: in use by nobody, so that
+//                       | chunk    | apart | chunk      | apart |        neighbours of two heaps are never joined
 #ifndef RTM_EXTENT_H
 #define RTM_EXTENT_H
 
@@ -31,6 +39,11 @@ enum {
   EXTENT_LEAF = 1024,
   EXTENT_GROUPS = 1024,   // of each tree; half of hint.h's HINT_GROUPS_MOST
   EXTENT_SPAN_MAX = 480,  // granules: two of the largest blocks fit in a segment; larger ones have stores
+  EXTENT_CHUNK = 64,      // granules,
+  EXTENT_STRIDE = EXTENT_CHUNK + 1,  // and with the one behind it
+  EXTENT_CHUNKS = EXTENT_GRANULES / EXTENT_STRIDE,  // in a segment
+  EXTENT_PAGES = 0,  // the two trees
+  EXTENT_MEDIUMS = 1,
 };
 #define EXTENT_MOST ((uint64_t)EXTENT_GROUPS << 12)  // granules: 16 GiB
 #define EXTENT_MAX ((size_t)EXTENT_SPAN_MAX << GRANULE_SHIFT)
@@ -54,9 +67,21 @@ struct extent_tree {
   uint32_t word;  // of a page's remote words
 };
 
+// Chunks by number, each one span. Who shares them has a place for each in its trees from the start, 64 to a group; who
+// takes one only writes which groups its two leaves are below. Written at load, but for `next`.
+struct extent_reserve {
+  _Alignas(64) _Atomic uint64_t next;  // the chunk that is taken next; beyond `chunks`: asked for in vain
+  _Alignas(64) uint64_t chunks;
+  struct span **chunk;
+  char *leaves;  // two for each, as in struct extent
+};
+RTM_HIDDEN extern struct extent_reserve rtm_no_reserve;  // has none
+
 struct extent {
   struct extent_tree tree[2];  // of pages, of medium blocks
   char *leaves;                // of both trees: a granule's is in pairs, EXTENT_LEAF apart, by which one bit tells them
+  size_t chunk_group;          // of each tree, the first one for chunks
+  struct extent_reserve *reserve;
   uint32_t waiting;            // empty pages in heap->waiting: EXTENT_WAITING at most
   uint32_t waiting_length;     // of the first of them; 0: none
   uint64_t lists;              // the bits of those that are not empty
@@ -68,12 +93,20 @@ struct extent {
   uint8_t wanting;  // a class that wants one page more, as its queued ones have few blocks free; 0: none
 };
 
-// At load, once: the lists and the trees of so many granules, at most EXTENT_MOST. `*bytes`: of the trees, to be
-// pinned, at heap->extent.leaves. False: out of memory.
-bool extent_start(struct heap *heap, uint64_t granules, size_t *bytes);
+// At load, once: the lists and the trees of so many granules, at most EXTENT_MOST. `shares`: it may take chunks, which
+// are there (and one leaf each, beside its own, at most what EXTENT_MOST is). `*bytes`: of the trees, to be pinned, at
+// heap->extent.leaves. False: out of memory.
+bool extent_start(struct heap *heap, uint64_t granules, bool shares, size_t *bytes);
 // A further segment of the heap's own, of which `granules` (1 to EXTENT_GRANULES) are mapped and free; the first of
 // them is granule number `first` of the extent. Returns its number; 0: out of memory. O(granules).
 uint32_t extent_add(struct heap *heap, uint32_t first, uint32_t granules);
+// At load: room for so many chunks, of which there are none yet. NULL: out of memory. `*bytes`: to be pinned.
+void *extent_share(uint64_t chunks, size_t *bytes);
+// A further segment with 1 to EXTENT_CHUNKS chunks, which belongs to a heap that no thread has. Returns its number; 0:
+// out of memory. O(granules).
+uint32_t extent_add_chunks(struct heap *heap, uint32_t chunks);
+// The heap's chunk from number `*at` on; NULL: no more. For walk.c and check.c. O(chunks).
+const struct span *extent_chunk_of(const struct heap *heap, uint64_t *at);
 
 // A block of at most BLOCK_MAX; `page` is the current one of its class and has none linked. If the extent has none:
 // what alloc_miss returns. O(1), as all that follows; only the heap's thread.

@@ -23,7 +23,7 @@ enum { HINT_FANOUT = 64, HINT_TOPS = 32, HINT_GROUPS_MOST = HINT_TOPS * HINT_FAN
 // The part that other threads touch.
 struct hint_word {
   _Alignas(64) _Atomic uint64_t bits;
-  struct hint_word *parent;  // never changes
+  struct hint_word *parent;  // never changes once a span is found by it
   uint64_t parent_bit;
 };
 

@@ -192,8 +192,8 @@ static const char *check_size(const struct plan *plan, size_t machine, size_t *s
   return *sum > machine ? too_large : NULL;
 }
 
-static const char *check_sizes(const struct profile *profile, enum mode mode) {
-  size_t sum = 0, machine = os_machine_memory();
+static const char *check_sizes(const struct profile *profile, enum mode mode, uint64_t chunks) {
+  size_t sum = chunks * EXTENT_CHUNK << GRANULE_SHIFT, machine = os_machine_memory();
   for (uint32_t at = 0; at < profile->header->records; at++) {
     if (profile->record[at].flags & PROFILE_PROCESS) continue;
     struct plan plan;
@@ -246,17 +246,39 @@ static const char *make_stores(struct heap *heap, const struct plan *plan, enum 
   return NULL;
 }
 
+enum { APART = 2 };  // see extent.h
+
+// Mode `seg`: the chunks that heaps share, in segments of a heap that no thread has.
+static const char *make_chunks(uint64_t chunks, bool *permitted) {
+  static const char nobodys;
+  struct heap *heap = heap_new((uintptr_t)&nobodys, 0, heap_owned());
+  size_t bytes;
+  void *list = heap ? extent_share(chunks, &bytes) : NULL;
+  if (!list) return no_memory;
+  pinned(list, bytes, permitted);
+  for (uint64_t made = 0, count; made < chunks; made += count) {
+    count = chunks - made < EXTENT_CHUNKS ? chunks - made : EXTENT_CHUNKS;
+    uint32_t segment = extent_add_chunks(heap, (uint32_t)count), at = segment * SEGMENT_GRANULES;
+    uint32_t length = (uint32_t)count * EXTENT_STRIDE;
+    if (!segment) return no_memory;
+    for (uint32_t i = 0; i < count; i++)
+      pinned(granule_address(at + EXTENT_FIRST + i * EXTENT_STRIDE), (size_t)EXTENT_CHUNK << GRANULE_SHIFT, permitted);
+    pinned(&rtm_window_table[at], (EXTENT_FIRST + length + 1) * sizeof *rtm_window_table, permitted);
+    pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
+  }
+  return NULL;
+}
+
 // Mode `seg`: the heap's segments, with their descriptors and places in the trees.
-static bool make_extent(struct heap *heap, uint64_t granules, bool *permitted) {
+static bool make_extent(struct heap *heap, uint64_t granules, bool shares, bool *permitted) {
   size_t trees;
-  if (!extent_start(heap, granules, &trees)) return false;
+  if (!extent_start(heap, granules, shares, &trees)) return false;
   pinned(heap->extent.leaves, trees, permitted);
   for (uint32_t made = 0, length; made < granules; made += length) {
     length = granules - made < EXTENT_GRANULES ? (uint32_t)(granules - made) : EXTENT_GRANULES;
     uint32_t segment = extent_add(heap, made, length), at = segment * SEGMENT_GRANULES;
     if (!segment) return false;
     pinned(granule_address(at + EXTENT_FIRST), (size_t)length << GRANULE_SHIFT, permitted);
-    enum { APART = 2 };  // see extent.h
     pinned(&rtm_window_table[at], (EXTENT_FIRST + length + 1) * sizeof *rtm_window_table, permitted);
     pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
   }
@@ -286,7 +308,7 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   plan_make(thread, mode, &plan);
   const char *wrong = make_stores(heap, &plan, mode, permitted);
   if (wrong) return wrong;
-  if (mode == MODE_SEG && !make_extent(heap, plan.granules, permitted)) return no_memory;
+  if (mode == MODE_SEG && !make_extent(heap, plan.granules, thread->flags & PROFILE_SHARES, permitted)) return no_memory;
   state.reserve += plan.reserve;
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);
@@ -340,7 +362,9 @@ static const char *load(const char *path, enum mode mode) {
   const char *wrong = profile_read(path, &profile);
   if (wrong) return wrong;
   uint64_t before = os_clock_us();
-  wrong = profile_level(&profile) ? check_sizes(&profile, mode) : no_memory;
+  wrong = profile_level(&profile) ? NULL : no_memory;
+  uint64_t reserve, chunks = !wrong && mode == MODE_SEG ? plan_share(&profile, &reserve) : 0;
+  if (!wrong) wrong = check_sizes(&profile, mode, chunks);
   if (wrong) {
     profile_drop(&profile);
     return wrong;
@@ -349,6 +373,10 @@ static const char *load(const char *path, enum mode mode) {
   bool permitted = os_pin_library();
   // The null span, which lists end with, is no heap's.
   if (!os_pin(span_at(0), SPAN_SIZE)) permitted = false;
+  if (chunks) {
+    wrong = make_chunks(chunks, &permitted);
+    state.reserve += reserve;
+  }
   for (uint32_t at = 0; at < profile.header->records && !wrong; at++)
     if (!(profile.record[at].flags & PROFILE_PROCESS)) wrong = prepare(&profile.record[at], mode, &permitted);
   size_t index_bytes = 0;

@@ -139,6 +139,66 @@ static uint64_t extent_granules(const struct profile_record *thread) {
   return (parts > more ? parts : more) + (largest > MORE ? largest : MORE);
 }
 
+// ---- the reserve of chunks ----
+
+static bool is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }
+
+static bool may_share(const struct profile_record *record) {
+  return is_thread(record) && record->granules > record->granules_least && record->span_largest <= EXTENT_CHUNK;
+}
+
+// Of a thread that shares.
+static uint32_t own_granules(const struct profile_record *thread) {
+  return thread->granules_least ? thread->granules_least : 1;
+}
+
+static uint64_t own_extent(const struct profile_record *thread) {
+  struct profile_record own = *thread;
+  own.granules = own_granules(thread);
+  return extent_granules(&own);
+}
+
+// What threads had beyond the least of each, in the run where that was the most: at most what their peaks are beyond it.
+static uint64_t beyond_least(const struct profile *profile) {
+  uint64_t at_once = 0, least = 0, most = 0;
+  for (uint32_t at = 0; at < profile->header->records; at++) {
+    const struct profile_record *record = &profile->record[at];
+    if (!is_thread(record)) at_once = record->granules;
+    if (is_thread(record)) least += record->granules_least;
+    if (may_share(record)) most += record->granules - record->granules_least;
+  }
+  uint64_t beyond = at_once > least ? at_once - least : 0;
+  return beyond < most ? beyond : most;
+}
+
+// For what is left of a thread's last chunk half a one; and an eighth, as in an extent.
+static uint64_t chunks_for(uint64_t beyond, uint64_t threads) {
+  return (beyond + beyond / 8 + threads * (EXTENT_CHUNK / 2) + EXTENT_CHUNK - 1) / EXTENT_CHUNK;
+}
+
+uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
+  const uint64_t most = EXTENT_MOST / 2;  // a heap has a place for all chunks beside its own
+  uint64_t before = 0, after = 0, threads = 0, beyond = beyond_least(profile);
+  struct profile_record *end = profile->record + profile->header->records;
+  for (struct profile_record *record = profile->record; record < end; record++) {
+    if (!may_share(record)) continue;
+    if (own_extent(record) > most) return 0;
+    before += extent_granules(record);
+    after += own_extent(record);
+    threads++;
+  }
+  uint64_t chunks = chunks_for(beyond, threads);
+  *reserve = (chunks * EXTENT_CHUNK - beyond) << GRANULE_SHIFT;
+  after += chunks * EXTENT_CHUNK;
+  if (!beyond || chunks * EXTENT_CHUNK > most || after > before - before / 8) return 0;
+  for (struct profile_record *record = profile->record; record < end; record++) {
+    if (!may_share(record)) continue;
+    record->granules = own_granules(record);
+    record->flags |= PROFILE_SHARES;
+  }
+  return chunks;
+}
+
 void plan_make(const struct profile_record *thread, enum mode mode, struct plan *plan) {
   *plan = (struct plan){0};
   if (mode == MODE_PAG) plan_pages(thread, plan);

@@ -162,16 +162,17 @@ bool profile_merge(struct profile *profile, const struct profile *other) {
   memcpy(merged.record, profile->record, had * sizeof(struct profile_record));
   merged.header->records = had;
   for (uint32_t at = 0; at < had; at++)
-    if (!find(other, &merged.record[at])) merged.record[at].least = 0;
+    if (!find(other, &merged.record[at])) merged.record[at].least = merged.record[at].granules_least = 0;
   for (uint32_t at = 0; at < other->header->records; at++) {
     struct profile_record *mine = find(&merged, &other->record[at]);
     if (mine) {
       merge_record(mine, &other->record[at]);
       least(&mine->least, other->record[at].least);
+      least(&mine->granules_least, other->record[at].granules_least);
     } else {
       mine = &merged.record[merged.header->records++];
       memcpy(mine, &other->record[at], sizeof *mine);
-      mine->least = 0;
+      mine->least = mine->granules_least = 0;
     }
   }
   merged.header->runs = profile->header->runs + other->header->runs;
@@ -211,7 +212,11 @@ bool profile_level(struct profile *profile) {
   for (uint32_t at = 0; at < records; at++) own[at] = (struct own){weight(&profile->record[at]), profile->record[at]};
   for (uint32_t at = 0; at < records; at++)
     for (uint32_t other = 0; other < records; other++)
-      if (is_alike(profile, &own[at], &own[other])) merge_record(&profile->record[at], &own[other].record);
+      if (is_alike(profile, &own[at], &own[other])) {
+        merge_record(&profile->record[at], &own[other].record);
+        if (is_alike(profile, &own[other], &own[at]))
+          least(&profile->record[at].granules_least, own[other].record.granules_least);
+      }
   os_unmap((uintptr_t)own, mapped);
   return true;
 }

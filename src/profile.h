@@ -7,10 +7,11 @@
 #include "message.h"
 
 enum {
-  PROFILE_VERSION = 5,
+  PROFILE_VERSION = 6,
   PROFILE_MODULE = 56,
   PROFILE_PAGE_KINDS = 3,
   PROFILE_PROCESS = 1,
+  PROFILE_SHARES = 2,  // in memory only: see plan_share
   PROFILE_DOUBLINGS = BINS_LARGE / CLASSES_PER_DOUBLING,
   PROFILE_EIGHTS = CLASSES / CLASSES_PER_DOUBLING
 };
@@ -30,6 +31,7 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t page_granules;  // in pages
   // Granules of all blocks at their peaks, in the run where these were the fewest; 0: one run had no such thread.
   uint32_t least;
+  uint32_t granules_least;  // what `granules` was in the run where it was the fewest; 0: one run had no such thread
   // Blocks larger than BLOCK_MAX << i at one time.
   uint32_t large_from[PROFILE_DOUBLINGS];
   // Blocks of the bins 8i + 1 to 8i + 8 at one time.
@@ -44,7 +46,7 @@ struct profile_header {
   uint64_t bytes, reserved, checksum;
 };
 _Static_assert(sizeof(struct profile_header) == 64, "as the format says");
-_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 36 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
+_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 40 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
                "as the format says");
 
 // A whole profile in memory of its own (os_map).
@@ -67,7 +69,8 @@ bool profile_merge(struct profile *profile, const struct profile *other);
 // Threads of a routine whose peaks are alike get the maximum over these: which of them comes first is chance. Alike are
 // those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each, unless the runs
 // tell them apart: in PROFILE_TELLS runs or more, the one never had as many as the other always had. (A program may
-// start all its threads at one routine, as the JVM does.) False: out of memory, and nothing changed.
+// start all its threads at one routine, as the JVM does.) Threads that are alike both ways get the least of what they
+// had at least, too. False: out of memory, and nothing changed.
 enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 bool profile_level(struct profile *profile);
 // What `least` has of one run: 1 at least.

@@ -157,9 +157,11 @@ static void collect(struct profile *profile) {
     *thread = record->peaks;
     thread->threads_peak = 1;
     thread->least = profile_weight(thread);
+    thread->granules_least = thread->granules;
     add_peaks(whole, thread);
   }
   whole->least = profile_weight(whole);
+  whole->granules_least = whole->granules;
 }
 
 const char *record_save(const char *path) {

@@ -21,12 +21,12 @@ static bool walk_page(struct span *page, walk_function *visit, void *argument) {
 static bool walk_span(struct span *span, walk_function *visit, void *argument) {
   if (span->kind == SPAN_FREE || span->flags & SPAN_WAITS) return true;
   if (span_is_page(span)) return walk_page(span, visit, argument);
-  if (span->kind != SPAN_MEDIUM || atomic_load_explicit(&span->remote[0], memory_order_relaxed)) return true;
+  if (span->kind != SPAN_MEDIUM || span_tag(span) == TAG_NONE) return true;  // set apart, by an extent
+  if (atomic_load_explicit(&span->remote[0], memory_order_relaxed)) return true;
   return visit(span->start, (size_t)(span->length - span_guard()) << GRANULE_SHIFT, argument);
 }
 
-static bool walk_segment(uint32_t segment, walk_function *visit, void *argument) {
-  uint32_t at = segment * SEGMENT_GRANULES, end = at + SEGMENT_USED;
+static bool walk_granules(uint32_t at, uint32_t end, walk_function *visit, void *argument) {
   while (at < end) {
     struct span *span = span_of(at);
     if (!walk_span(span, visit, argument)) return false;
@@ -49,7 +49,13 @@ bool walk_heap(const struct heap *heap, walk_function *visit, void *argument) {
   for (uint32_t segment = 1; segment < known; segment++) {
     struct span *huge = walk_huge(heap, segment);
     if (huge && !visit(huge->start, huge_size(huge), argument)) return false;
-    if (walk_owns(heap, segment) && !walk_segment(segment, visit, argument)) return false;
+    uint32_t first = segment * SEGMENT_GRANULES;
+    if (walk_owns(heap, segment) && !walk_granules(first, first + SEGMENT_USED, visit, argument)) return false;
+  }
+  const struct span *chunk;
+  for (uint64_t at = 0; (chunk = extent_chunk_of(heap, &at));) {
+    uint32_t first = span_granule(chunk);
+    if (!walk_granules(first, first + EXTENT_CHUNK, visit, argument)) return false;
   }
   return true;
 }

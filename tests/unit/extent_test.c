@@ -11,6 +11,7 @@
 #include "rtmalloc.h"
 #include "store.h"
 #include "test.h"
+#include "walk.h"
 
 static struct heap *other, *heap;
 
@@ -20,9 +21,7 @@ static void use(struct heap *used) {
 }
 
 // The thread uses a heap with an extent of so many granules, as loading makes it; `other` frees as another thread does.
-static void start(uint32_t granules) {
-  rtm_free(rtm_malloc(1));
-  other = rtm_heap;
+static void start_heap(uint32_t granules, bool shares) {
   heap = heap_new(1, 0, heap_owned());
   struct stores *stores = os_map(bits_round_up(sizeof *stores, GRANULE_SIZE));
   CHECK(heap && stores);
@@ -35,13 +34,33 @@ static void start(uint32_t granules) {
   heap->store_from = EXTENT_MAX + 1;
   heap->store_reach = BIN_SIZE_MAX + 1 - heap->store_from;
   size_t bytes;
-  CHECK(extent_start(heap, granules, &bytes));
+  CHECK(extent_start(heap, granules, shares, &bytes));
   for (uint32_t made = 0, length; made < granules; made += length) {
     length = granules - made < EXTENT_GRANULES ? granules - made : EXTENT_GRANULES;
     CHECK(extent_add(heap, made, length));
   }
   use(heap);
   CHECK_SOUND(rtm_check());
+}
+
+static void start(uint32_t granules) {
+  rtm_free(rtm_malloc(1));
+  other = rtm_heap;
+  start_heap(granules, false);
+}
+
+// It may take so many chunks, too.
+static void start_with_chunks(uint32_t granules, uint32_t chunks) {
+  rtm_free(rtm_malloc(1));
+  other = rtm_heap;
+  struct heap *nobodys = heap_new(2, 0, heap_owned());
+  size_t bytes;
+  CHECK(extent_share(chunks, &bytes));
+  for (uint32_t made = 0, count; made < chunks; made += count) {
+    count = chunks - made < EXTENT_CHUNKS ? chunks - made : EXTENT_CHUNKS;
+    CHECK(extent_add_chunks(nobodys, count));
+  }
+  start_heap(granules, true);
 }
 
 static uint64_t misses(void) {
@@ -146,8 +165,7 @@ static void resize(unsigned slot, struct random *random) {
   fill(slot);
 }
 
-TEST(any_order_of_operations_by_two_threads) {
-  start(40 * EXTENT_GRANULES);
+static void do_anything(void) {
   struct random random = test_random(0);
   uint64_t operations = test_operations(60000);
   for (uint64_t i = 0; i < operations; i++) {
@@ -167,6 +185,85 @@ TEST(any_order_of_operations_by_two_threads) {
     if (i % 512 == 0) CHECK_SOUND(rtm_check());
   }
   CHECK_SOUND(rtm_check());
+}
+
+TEST(any_order_of_operations_by_two_threads) {
+  start(40 * EXTENT_GRANULES);
+  do_anything();
+}
+
+// ---- chunks ----
+
+static bool count_block(void *block, size_t size, void *count) {
+  CHECK(block && size);
+  ++*(unsigned *)count;
+  return true;
+}
+
+static unsigned walked(void) {
+  unsigned count = 0;
+  CHECK(walk_heap(heap, count_block, &count));
+  return count;
+}
+
+// Medium blocks, and pages of one block each: all granules of all chunks serve, once and again, whoever frees.
+TEST(chunks_serve_when_the_extent_is_used_up) {
+  enum { CHUNKS = 2 * EXTENT_CHUNKS + 5, LENGTH = 16, BLOCKS = (CHUNKS + 1) * EXTENT_CHUNK / LENGTH };
+  start_with_chunks(EXTENT_CHUNK, CHUNKS);
+  static void *blocks[BLOCKS];
+  for (unsigned round = 0; round < 4; round++) {
+    for (unsigned i = 0; i < BLOCKS; i++) CHECK(blocks[i] = rtm_malloc(LENGTH * GRANULE_SIZE));
+    CHECK_EQUAL(misses(), round);
+    CHECK_EQUAL(walked(), BLOCKS);
+    CHECK_SOUND(rtm_check());
+    void *one_more = rtm_malloc(LENGTH * GRANULE_SIZE);
+    CHECK(one_more);
+    CHECK_EQUAL(misses(), round + 1);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+      if (round % 2)
+        rtm_free(blocks[i]);
+      else
+        free_elsewhere(blocks[i]);
+    }
+    extent_collect(heap);
+    CHECK_SOUND(rtm_check());
+    rtm_free(one_more);
+    uint32_t longest;
+    CHECK_EQUAL(free_granules(&longest), (CHUNKS + 1) * EXTENT_CHUNK);
+    CHECK_EQUAL(longest, EXTENT_CHUNK);
+  }
+}
+
+TEST(any_order_of_operations_in_chunks) {
+  start_with_chunks(1, 40 * EXTENT_CHUNKS);
+  do_anything();
+}
+
+// Chunks that lie side by side, of two heaps by turns: what is freed is never joined with the other's.
+TEST(chunks_of_two_heaps_stay_apart) {
+  enum { CHUNKS = 2 * EXTENT_CHUNKS, SIZE = EXTENT_CHUNK * GRANULE_SIZE };
+  start_with_chunks(1, CHUNKS);
+  struct heap *first = heap;
+  start_heap(1, true);
+  struct heap *of_both[] = {first, heap};
+  void *blocks[CHUNKS];
+  for (unsigned i = 0; i < CHUNKS; i++) {
+    use(heap = of_both[i % 2]);
+    CHECK(blocks[i] = rtm_malloc(SIZE));
+  }
+  for (unsigned i = 0; i < CHUNKS; i++) {
+    use(heap = of_both[i % 4 / 2]);  // half of them by the other
+    rtm_free(blocks[i]);
+  }
+  for (unsigned i = 0; i < 2; i++) {
+    use(heap = of_both[i]);
+    extent_collect(heap);
+    uint32_t longest;
+    CHECK_EQUAL(free_granules(&longest), 1 + CHUNKS / 2 * EXTENT_CHUNK);
+    CHECK_EQUAL(longest, EXTENT_CHUNK);
+    CHECK_EQUAL(misses(), 0);
+    CHECK_SOUND(rtm_check());
+  }
 }
 
 // ---- what comes back ----

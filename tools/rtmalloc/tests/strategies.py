@@ -27,6 +27,7 @@ def records(draw, module: str | None = None) -> Record:
         threads_peak=draw(words),
         page_granules=draw(words),
         least=draw(words),
+        granules_least=draw(words),
         large_from=tuple(draw(st.lists(words, min_size=DOUBLINGS, max_size=DOUBLINGS))),
         small_at_once=tuple(draw(st.lists(words, min_size=EIGHTS, max_size=EIGHTS))),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from strategies import random_profiles
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
-from rtmalloc_tools.profile.memory import levelled, most_memory
+from rtmalloc_tools.profile.memory import levelled, most_memory, shared
 from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import block_size
 from rtmalloc_tools.profile.stores import large_stores, stores_of
@@ -202,6 +203,29 @@ def test_the_most_memory_that_a_program_can_need():
 def test_threads_of_one_routine_get_the_maximum_over_all():
     two = profile(record("app", 9, 0, {1: 600}), record("app", 9, 1, {2: 254}))
     assert most_memory(two, "f")["pag"]["blocks_bytes"] == 2 * (12288 + 8192)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "least", "at_once", "own", "chunks"),
+    [
+        # In each run another of three has 1000 granules, the others 10: 1020 - 30, an eighth, and half a chunk each.
+        ((1000, 1000, 1000), (10, 10, 10), 1020, [10, 10, 10], 19),
+        ((1000, 1000, 1000), (10, 0, 10), 1020, [1, 1, 1], 20),  # one was not there once
+        ((1000, 1000, 1000), (900, 900, 900), 2990, [1000, 1000, 1000], 0),  # an eighth less it has to be
+        ((1000, 1000, 1000), (10, 10, 10), 3000, [1000, 1000, 1000], 0),  # all at once
+        ((1000,), (10,), 1000, [1000], 0),
+    ],
+)
+def test_threads_that_race_share_a_reserve(peaks, least, at_once, own, chunks):
+    threads = [
+        record("app", 9, number, {64: 250}, granules=peak, granules_least=few, span_largest=64)
+        for number, (peak, few) in enumerate(zip(peaks, least, strict=True))
+    ]
+    plan = shared(profile(*threads, record("*", granules=at_once)), "seg")
+    assert ([thread.record.granules for thread in plan.threads], plan.chunks) == (own, chunks)
+    assert shared(profile(*threads, record("*", granules=at_once)), "pag").chunks == 0
+    longer = [replace(one, span_largest=65) for one in threads]  # than a chunk
+    assert shared(profile(*longer, record("*", granules=at_once)), "seg").chunks == 0
 
 
 def test_a_mistyped_subcommand_names_the_nearest(rtmalloc):

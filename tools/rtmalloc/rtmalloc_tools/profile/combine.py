@@ -36,22 +36,28 @@ def same_build(profiles: Sequence[Profile], names: Sequence[str]) -> None:
 
 
 def merge(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
-    """The maximum of each thread's each field but `least`, which is the minimum; also the maximum of `runs`, so that
-    merging a file with itself changes nothing."""
+    """The maximum of each thread's each field but those that say what was there at least, which are the minimum; also
+    the maximum of `runs`, so that merging a file with itself changes nothing."""
     same_build(profiles, names)
     found: dict[object, Record] = {}
     for profile in profiles:
         for record in profile.records:
             known = found.get(record.key)
-            found[record.key] = (
-                replace(maximum(known, record), least=min(known.least, record.least)) if known else record
-            )
+            found[record.key] = merged(known, record) if known else record
     in_how_many = Counter(record.key for profile in profiles for record in profile.records)
     for key in found:
         if in_how_many[key] < len(profiles):
-            found[key] = replace(found[key], least=0)
+            found[key] = replace(found[key], least=0, granules_least=0)
     records = sorted(found.values(), key=lambda record: record.key)
     return Profile(profiles[0].build, profiles[0].bins, max(p.runs for p in profiles), tuple(records))
+
+
+def merged(a: Record, b: Record) -> Record:
+    return replace(
+        maximum(a, b),
+        least=min(a.least, b.least),
+        granules_least=min(a.granules_least, b.granules_least),
+    )
 
 
 def maximum(a: Record, b: Record) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -32,6 +32,9 @@ ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
 EXTENT_FIRST, EXTENT_GRANULES, EXTENT_LEAF = 2, 1020, 1024  # src/extent.h
+CHUNK, STRIDE = 64, 65  # granules of a chunk of the shared reserve, without and with what sets it apart
+SEGMENT_CHUNKS = EXTENT_GRANULES // STRIDE
+SHARE_MOST = 1 << 21  # granules: half of what an extent may have
 FANOUT = 64  # of the hint trees
 LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
 
@@ -97,7 +100,9 @@ def levelled(profile: Profile) -> list[Record]:
         return not told_apart and (block_bytes(its) + LITTLE) // ALIKE <= block_bytes(mine) + LITTLE
 
     def level(mine: Record) -> Record:
-        return reduce(maximum, [its for its in routines[mine.module, mine.offset] if is_alike(mine, its)], mine)
+        alike = [its for its in routines[mine.module, mine.offset] if is_alike(mine, its)]
+        both_ways = (its.granules_least for its in alike if is_alike(its, mine))
+        return replace(reduce(maximum, alike, mine), granules_least=min(both_ways, default=mine.granules_least))
 
     return [level(record) for record in threads]
 
@@ -139,15 +144,71 @@ def extent_of(record: Record) -> int:
     return max(parts, granules + granules // 8) + max(EXTENT_MORE, largest)
 
 
-def extent_metadata(record: Record, layout: Layout) -> int:
-    """Table and descriptors of the extent, and its trees of hints (src/extent.c)."""
-    granules = extent_of(record)
-    segments = -(-granules // EXTENT_GRANULES)
-    table = granules + segments * (EXTENT_FIRST + 1)
-    spans = granules + segments * (EXTENT_FIRST + 2)
+@dataclass(frozen=True)
+class Thread:
+    """What a thread has for itself, and whether it may take chunks of the shared reserve."""
+
+    record: Record
+    shares: bool
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The threads, and the chunks of the reserve of mode `seg` (0: there is none)."""
+
+    threads: tuple[Thread, ...]
+    chunks: int
+
+
+def shared(profile: Profile, mode: str) -> Shared:
+    """Where it takes an eighth less memory, threads that race keep the least that each had in any run, and share what
+    they had beyond that in the run where it was the most (plan_share in src/plan.c)."""
+    threads = levelled(profile)
+    without = Shared(tuple(Thread(record, False) for record in threads), 0)
+
+    def may_share(record: Record) -> bool:
+        return mode == "seg" and record.granules > record.granules_least and record.span_largest <= CHUNK
+
+    def own(record: Record) -> Record:
+        return replace(record, granules=record.granules_least or 1)
+
+    sharing = [record for record in threads if may_share(record)]
+    at_once = max((record.granules for record in profile.records if record.process), default=0)
+    beyond = min(
+        max(at_once - sum(record.granules_least for record in threads), 0),
+        sum(record.granules - record.granules_least for record in sharing),
+    )
+    chunks = -(-(beyond + beyond // 8 + len(sharing) * (CHUNK // 2)) // CHUNK)
+    before = sum(extent_of(record) for record in sharing)
+    after = sum(extent_of(own(record)) for record in sharing) + chunks * CHUNK
+    too_large = chunks * CHUNK > SHARE_MOST or any(extent_of(own(record)) > SHARE_MOST for record in sharing)
+    if not beyond or too_large or after > before - before // 8:
+        return without
+    return Shared(
+        tuple(Thread(own(record), True) if may_share(record) else Thread(record, False) for record in threads), chunks
+    )
+
+
+def span_metadata(granules: int, segments: int, layout: Layout) -> int:
+    """Table and descriptors of so many granules of blocks, in so many segments (src/extent_make.c)."""
+    return (granules + segments * (EXTENT_FIRST + 1)) * TABLE_ENTRY + (
+        granules + segments * (EXTENT_FIRST + 2)
+    ) * layout.span
+
+
+def extent_metadata(thread: Thread, chunks: int, layout: Layout) -> int:
+    """Table and descriptors of the extent, and its trees of hints, with places for the chunks (src/extent_make.c)."""
+    granules = extent_of(thread.record)
     leaves = -(-max(granules, 1) // FANOUT)
-    trees = 2 * (leaves * EXTENT_LEAF + -(-leaves // FANOUT) * layout.hint_group)
-    return table * TABLE_ENTRY + spans * layout.span + round_up(trees, GRANULE)
+    groups = -(-leaves // FANOUT) + (-(-chunks // FANOUT) if thread.shares else 0)
+    trees = 2 * (leaves * EXTENT_LEAF + groups * layout.hint_group)
+    return span_metadata(granules, -(-granules // EXTENT_GRANULES), layout) + round_up(trees, GRANULE)
+
+
+def chunk_metadata(chunks: int, layout: Layout) -> int:
+    """The list of the chunks, their leaves, table and descriptors (src/extent_make.c)."""
+    lists = round_up(chunks * WORD, GRANULE) + chunks * 2 * EXTENT_LEAF
+    return lists + span_metadata(chunks * STRIDE, -(-chunks // SEGMENT_CHUNKS), layout)
 
 
 def index_bytes(records: Iterable[Record], layout: Layout) -> int:
@@ -162,9 +223,11 @@ def index_bytes(records: Iterable[Record], layout: Layout) -> int:
 
 
 def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
-    heaps = levelled(profile)
-    blocks = metadata = 0
-    for record in heaps:
+    plan = shared(profile, mode)
+    blocks = plan.chunks * CHUNK * GRANULE
+    metadata = chunk_metadata(plan.chunks, layout) if layout and plan.chunks else 0
+    for thread in plan.threads:
+        record = thread.record
         stores = stores_of(record, mode)
         run = sum(round_up(count * size, GRANULE) for count, size in stores)
         blocks += run + (extent_of(record) * GRANULE if mode == "seg" else 0)
@@ -175,8 +238,9 @@ def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
             metadata += sum(tree_bytes(count) for count, _ in stores)
             metadata += run // GRANULE * TABLE_ENTRY + layout.span * len(record.blocks)
         if mode == "seg":
-            metadata += extent_metadata(record, layout)
-    return Memory(blocks, metadata + (index_bytes(heaps, layout) if layout else 0))
+            metadata += extent_metadata(thread, plan.chunks, layout)
+    index = index_bytes((thread.record for thread in plan.threads), layout) if layout else 0
+    return Memory(blocks, metadata + index)
 
 
 def most_memory(profile: Profile, name: str, layout: Layout | None = None) -> dict[str, Any]:
