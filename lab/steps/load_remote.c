@@ -3,6 +3,7 @@
  * Layer: lab/steps, a load (run by stepcount). Three variants: the owners are alive and idle (default); they
  * allocate again after each round, so that what was freed is collected (--keep-allocating: their mallocs are
  * counted too); they have exited before the first free (--orphan). Threads run one at a time: same seed, same order.
+ * Of threads that race one may need much, and which it is is chance: with --rich the others have an eighth of the blocks.
  */
 #include "load_thread.h"
 
@@ -10,13 +11,17 @@ enum { MAX_THREADS = 64 };
 
 static uint64_t min = 16, max = 1 << 20, block_count = 200;
 static struct load_thread owners[MAX_THREADS];
+static uint64_t rich = MAX_THREADS;
 static struct load_block *blocks; /* of all owners; owner t has [t * block_count, (t + 1) * block_count) */
+
+static uint64_t blocks_of(uint64_t owner) { return rich == MAX_THREADS || rich == owner ? block_count : block_count / 8; }
 
 /* Fills the owner's empty entries. */
 static void allocate(void *first_block)
 {
     struct load_block *block = first_block;
-    for (uint64_t i = 0; i < block_count; i++, block++) {
+    uint64_t count = blocks_of((uint64_t)(block - blocks) / block_count);
+    for (uint64_t i = 0; i < count; i++, block++) {
         if (block->address == NULL) {
             block->size = random_log_uniform(min, max);
             block->address = load_use(marked_malloc(block->size), block->size);
@@ -33,6 +38,8 @@ static void free_shuffled(uint64_t *order, uint64_t count, uint64_t share_percen
     }
     for (uint64_t i = 0; i < count * share_percent / 100; i++) {
         struct load_block *block = &blocks[order[i]];
+        if (block->address == NULL)
+            continue;
         marked_remote_free(block->address, block->size);
         block->address = NULL;
     }
@@ -48,6 +55,7 @@ int main(int argument_count, char **arguments)
         {"blocks", &block_count, "blocks of each owner", false},
         {"min", &min, "smallest request, bytes", false},
         {"max", &max, "largest request, bytes", false},
+        {"rich", &rich, "the owner that has all its blocks, the others an eighth; from 0; 64: all have", false},
         {"keep-allocating", &keep_allocating, "owners allocate again after each round", true},
         {"rounds", &rounds, "rounds with --keep-allocating", false},
         {"orphan", &orphan, "owners have exited before their blocks are freed", true},

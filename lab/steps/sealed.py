@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,7 +58,6 @@ class Run:
         return plain | {f"RTMALLOC_{name.upper()}": str(value) for name, value in options.items()}
 
     def record(self, words: list[str], profile: Path) -> None:
-        profile.unlink(missing_ok=True)
         environment = self.environment(record=profile) | {"LD_PRELOAD": str(self.library)}
         command = [str(self.build / "steps" / words[0]), *words[1:]]
         subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
@@ -94,11 +94,13 @@ class Run:
         if mode == "pag" and told["misses"]:
             self.problems.append(f"pag: {' '.join(words)}: {told['misses']} misses: the profile does not cover it")
 
-    def measure(self, load: str, seed: int, modes: tuple[str, ...] = MODES) -> dict[Key, int]:
+    def measure(self, load: str, seed: int, modes: tuple[str, ...] = MODES, also: Sequence[str] = ()) -> dict[Key, int]:
         words = [*load.split(), "--seed", str(seed)]
         profile = self.folder / "profile.rtp"
         if modes != (GENERAL,):
-            self.record(words, profile)
+            profile.unlink(missing_ok=True)
+            for more in ("", *also):  # an option that is given twice has its last value
+                self.record([*words, *more.split()], profile)
         counts = {}
         for mode in modes:
             for (operation, kind), count in self.count(mode, words, profile).items():
@@ -152,7 +154,7 @@ def main() -> int:
             for load in loads:
                 seeds = list(range(1, load["seeds"] * (5 if options.long else 1) + 1))
                 for seed in seeds + [random.SystemRandom().randrange(1, 1 << 32) for _ in range(options.search)]:
-                    run.measure(load["words"], seed, modes)
+                    run.measure(load["words"], seed, modes, load.get("also", ()))
         for pair in table["same"]:
             run.same(pair["what"], pair["long" if options.long else "short"])
     judge(run, table.get("limit", {}))
