@@ -171,7 +171,7 @@ const char *check_heap(const struct heap *heap) {
   REQUIRE(census.segments == heap->segments, "the heap knows how many segments it has");
   if (heap->stores) {
     for (unsigned class = 1; class <= CLASSES; class ++)
-      REQUIRE(!heap->queue[class].head || heap->page[class] != &rtm_no_page, "a class with a queue has a current page");
+      REQUIRE(census.pages[class] == heap->pages[class], "the heap knows how many pages each class has");
     const char *broken = extent_check(&heap->extent, census.free_spans);
     return broken ? broken : check_queues(heap);
   }

@@ -384,11 +384,9 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *extend(struct heap *heap, struct spa
 
 // The page, which was queued, has a block that is linked.
 RTM_INLINE void *serve(struct heap *heap, size_t class, struct span *page) {
-  page_left(heap, heap->page[class]);  // a class with a queue has a current page
-  heap->page[class] = page;
+  page_replace_current(heap, class, page);
   if (SECURE_VARIANT) {
     page->used++;
-    secure_open(page);
     return page_has_linked(page) ? page_take_linked(page) : secure_refill(page, true);
   }
   void *block = page->free;

@@ -14,11 +14,13 @@ static void take_and_give(size_t size) {
 // list.)
 static bool has_linked(const struct span *store) { return store->free != NULL; }
 
+// Only of a class that has no page: what is collected meanwhile might bring a full one of the program's back, with blocks
+// in use.
 static void rehearse_class(struct heap *heap, unsigned class) {
   size_t size = rtm_shape[class].block_size;
   if (heap->page[class]->kind == SPAN_STORE) {
     if (has_linked(heap->page[class])) take_and_give(size);
-  } else if (extent_may_open(heap, class)) {
+  } else if (!heap->pages[class] && extent_may_open(heap, class)) {
     void *block = alloc_fast(size);
     if (heap->page[class]->flags & PAGE_FRESH) take_and_give(size);  // the page is extended
     free_fast(block);
@@ -26,11 +28,29 @@ static void rehearse_class(struct heap *heap, unsigned class) {
   }
 }
 
+// Mode `seg`: a page gets full, another one comes, a block goes back into the full one, which serves again; and all is
+// given back. Of one class, as the others' way is the same.
+static void rehearse_queue(struct heap *heap) {
+  enum { SIZE = GRANULE_SIZE / 4, BLOCKS_MOST = 32 };
+  unsigned class = size_class(SIZE), count = 0;
+  if (heap->pages[class] || !extent_has_span(heap, (size_t)EXTENT_ENOUGH << GRANULE_SHIFT)) return;
+  void *blocks[BLOCKS_MOST];
+  blocks[count++] = alloc_fast(SIZE);
+  const struct span *first = heap->page[class];
+  while (count < BLOCKS_MOST && heap->page[class] == first) blocks[count++] = alloc_fast(SIZE);
+  free_fast(blocks[0]);
+  blocks[0] = NULL;
+  while (count < BLOCKS_MOST && heap->page[class] != first) blocks[count++] = alloc_fast(SIZE);
+  for (unsigned i = 1; i < count; i++) free_fast(blocks[i]);
+  extent_close(heap, class);
+}
+
 void rehearse(void) {
   struct heap *heap = rtm_fast_heap;
   // (The secure variant's blocks do not come back at once, and not in the order in which they went.)
   if (SECURE_VARIANT || !heap->stores) return;
   for (unsigned class = 1; class <= CLASSES; class ++) rehearse_class(heap, class);
+  rehearse_queue(heap);
   if (extent_has_span(heap, BLOCK_MAX + 1)) take_and_give(BLOCK_MAX + 1);
   for (unsigned bin = 0; heap->stores->mode == MODE_PAG && bin < BINS_LARGE; bin++)
     if (has_linked(heap->stores->large[bin])) take_and_give(bin_size(CLASSES + 1 + bin));

@@ -12,6 +12,7 @@
 // A block's pages are touched outside the timed call, as a program would. The runner itself takes nothing from malloc
 // between the start and the end.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -210,6 +211,16 @@ static void forget_peak(void) {
 // A call that nobody makes, for count_calls.c to see where the replay begins and ends.
 static void mark(void) { (void)personality(0xffffffff); }
 
+// A program for real time sets itself up, and then seals (docs/real-time.md).
+static void seal(void) {
+  if (getenv("RTLAB_SEAL") == NULL) { return; }
+  int (*const rtm_seal)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "rtm_seal");
+  if (rtm_seal == NULL || rtm_seal() != 0) {
+    fprintf(stderr, "replay: RTLAB_SEAL is set, and the allocator cannot be sealed\n");
+    exit(EXIT_USAGE);
+  }
+}
+
 static bool pin(void) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -238,6 +249,7 @@ int main(int count, char **arguments) {
   struct rusage before, after;
   forget_peak();
   const long start_kib = status_kib("VmRSS:");
+  seal();
   getrusage(RUSAGE_SELF, &before);
   const uint64_t start_ns = now_ns(), start_ticks = ticks_after();
   mark();

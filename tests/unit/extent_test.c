@@ -384,6 +384,25 @@ TEST(a_class_whose_pages_are_nearly_full_gets_one_more) {
   CHECK_SOUND(rtm_check());
 }
 
+// Its full pages are all that a class has when its empty current page has gone to another class: one of them serves when a
+// block came back, and the page that stands for none is nobody's.
+TEST(a_class_whose_current_page_was_taken_away_goes_on) {
+  enum { SIZE = GRANULE_SIZE, MOST = 1000 };
+  start(EXTENT_GRANULES);
+  unsigned class = size_class(SIZE), count = 0;
+  void *blocks[MOST], *small[MOST];
+  while (heap->pages[class] < 3) blocks[count++] = rtm_malloc(SIZE);
+  rtm_free(blocks[--count]);
+  for (unsigned i = 0; i < MOST && heap->page[class] != &rtm_no_page; i++) CHECK(small[i] = rtm_malloc(2048));
+  CHECK(heap->page[class] == &rtm_no_page);
+  rtm_free(blocks[0]);
+  CHECK(heap->queue[class].head);
+  CHECK(rtm_malloc(SIZE) == blocks[0]);
+  CHECK_EQUAL(rtm_no_page.used, 0);
+  CHECK_EQUAL(span_tag(&rtm_no_page), TAG_NONE);
+  CHECK_SOUND(rtm_check());
+}
+
 // A bit that comes late leads to what is something else by then: nothing is lost, and nothing handed out twice.
 TEST(late_hints_do_no_harm) {
   start(4 * EXTENT_GRANULES);

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +109,15 @@ def prepared(bench: Bench, allocator: Allocator) -> tuple[str, Allocator, Path |
     if not profile.is_file():
         return "X no profile", allocator, None
     report.unlink(missing_ok=True)  # not every one of them writes it
-    return "ok", loading(allocator, profile, report), report
+    return "ok", sealed_by_the_runner(loading(allocator, profile, report)), report
+
+
+def sealed_by_the_runner(allocator: Allocator) -> Allocator:
+    """The same, but that replay seals it once it has its own memory, as a program does that sets itself up first."""
+    environment = dict(allocator.environment)
+    if environment.pop("RTMALLOC_SEAL", None):
+        environment["RTLAB_SEAL"] = "1"
+    return replace(allocator, environment=environment)
 
 
 def own_kib(bench: Bench) -> float:
