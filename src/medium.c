@@ -351,13 +351,13 @@ void *medium_malloc(struct heap *heap, size_t size) {
 }
 
 // Of rtm_no_heap: the thread has none yet, or operations are counted.
-static RTM_NOINLINE void *take_recorded(struct heap *heap, size_t size) {
-  void *block = heap->record ? medium_malloc(heap, size) : NULL;
+static RTM_NOINLINE void *take_unusual(struct heap *heap, size_t size) {
+  void *block = heap != &rtm_no_heap ? medium_malloc(heap, size) : NULL;
   return block ? block : medium_out_of_memory(size);
 }
 
 void *medium_malloc_unusual(struct heap *heap, size_t size) {
-  return heap->stores ? extent_large(heap, size) : take_recorded(heap, size);
+  return heap->stores ? extent_large(heap, size) : take_unusual(heap, size);
 }
 
 void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
@@ -400,16 +400,21 @@ static RTM_NOINLINE void release_and_shrink(struct heap *heap, struct span *span
     release_alone(heap, span, place);
 }
 
+static RTM_NOINLINE void free_unusual(struct heap *heap, struct span *span) {
+  if (heap->record) note_gone(heap, span->length);
+  release_and_shrink(heap, span);
+}
+
 void medium_free(struct heap *heap, struct span *span, void *block) {
   if (RTM_UNLIKELY(block != span->start)) message_misuse(block, "invalid free", "the pointer lies inside a block");
   if (RTM_UNLIKELY(RTM_READ_RELAXED(*(uint64_t *)&span->remote[0])))
     message_misuse(block, "double free", "the block was freed before, by another thread");
   if (RTM_UNLIKELY(heap->unusual)) {
-    if (heap->stores) {
+    if (heap->stores)
       extent_give_medium(heap, span);
-      return;
-    }
-    note_gone(heap, span->length);
+    else
+      free_unusual(heap, span);
+    return;
   }
   release_and_shrink(heap, span);
 }

@@ -338,6 +338,7 @@ void mode_leave_heap(struct heap *heap) { prepared_leave(heap->stores); }
 
 void mode_adapt(struct heap *heap) {
   if (state.mode != MODE_GENERAL) segment_keep_all(heap);
+  if (state.mode == MODE_PAG && !state.all) heap->unusual = heap->keeps_class_pages = true;
 }
 
 // ---- loading and sealing ----

@@ -107,10 +107,14 @@ RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
   return !page_is_only(page) || !page_may_stay(heap, page);
 }
 
-static RTM_NOINLINE void emptied_recorded(struct heap *heap, struct span *page) {
+// Of a heap that keeps its classes' pages, a class keeps this many; more would be the sum of what each class ever needed.
+enum { CLASS_KEEPS = 4 };
+
+static RTM_NOINLINE void emptied_unusual(struct heap *heap, struct span *page) {
+  if (heap->keeps_class_pages && heap->pages[page->kind] <= CLASS_KEEPS) return;
   if (!has_no_use(heap, page)) return;
   page_dequeue(heap, page);
-  release_recorded(heap, page);
+  page_release(heap, page);
 }
 
 void page_emptied(struct heap *heap, struct span *page) {
@@ -118,7 +122,7 @@ void page_emptied(struct heap *heap, struct span *page) {
     if (heap->stores)
       extent_page_emptied(heap, page);
     else
-      emptied_recorded(heap, page);
+      emptied_unusual(heap, page);
   } else if (has_no_use(heap, page)) {
     page_dequeue(heap, page);
     release_usual(heap, page);
@@ -237,7 +241,8 @@ RTM_INLINE uint32_t length_of_new(const struct heap *heap, unsigned class) {
 // With all that may be in the way.
 RTM_INLINE void *begin_carefully(struct heap *heap, unsigned class) {
   bool zero;
-  struct span *page = segment_take(heap, NULL, length_of_new(heap, class), &zero);
+  uint32_t length = heap->keeps_class_pages ? rtm_shape[class].granules_most + span_guard() : length_of_new(heap, class);
+  struct span *page = segment_take(heap, NULL, length, &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
   if (!hint_vacant(&heap->hints, class) && !hint_late(&heap->hints, class)) {
     segment_give(heap, page, zero ? 0 : page->length);
@@ -248,7 +253,7 @@ RTM_INLINE void *begin_carefully(struct heap *heap, unsigned class) {
   return block;
 }
 
-static RTM_NOINLINE void *take_new_recorded(struct heap *heap, unsigned class) { return begin_carefully(heap, class); }
+static RTM_NOINLINE void *take_new_unusual(struct heap *heap, unsigned class) { return begin_carefully(heap, class); }
 
 // Not all that is in segments is mapped, or there is no spare segment, or only part of one: what is mapped is locked,
 // or the system refused memory.
@@ -260,7 +265,7 @@ static RTM_NOINLINE void *take_of_spare(struct heap *heap, unsigned class, uint3
 }
 
 static RTM_NOINLINE void *take_from_new(struct heap *heap, unsigned class) {
-  if (RTM_UNLIKELY(heap->record != NULL)) return take_new_recorded(heap, class);
+  if (RTM_UNLIKELY(heap->unusual)) return take_new_unusual(heap, class);
   if (RTM_UNLIKELY(heap->partly_mapped)) return take_where_left(heap, class);
   uint32_t length = length_of_new(heap, class);
   struct span *page = segment_find(heap, length);

@@ -166,6 +166,32 @@ TEST(at_most_one_empty_page_is_kept) {
   CHECK_SOUND(check_heap(heap));
 }
 
+// As mode `pag` without a profile has it: pages are full-grown, and of those that are emptied a class keeps four.
+TEST(where_classes_keep_their_pages_a_few_stay) {
+  enum { KEPT = 4 };
+  struct heap *heap = start();
+  heap->unusual = heap->keeps_class_pages = true;
+  static void *blocks[BLOCKS_MOST];
+  unsigned count = 1000, class = size_class(512);
+  for (unsigned i = 0; i < count; i++) blocks[i] = take(512);
+  CHECK_EQUAL(page_of(blocks[0])->length, rtm_shape[class].granules_most + span_guard());
+  unsigned pages = heap->pages[class];
+  CHECK(pages > KEPT);
+  for (unsigned i = 0; i < count; i++) rtm_free(blocks[i]);
+  CHECK_EQUAL(heap->pages[class], KEPT);
+  CHECK_SOUND(check_heap(heap));
+  for (unsigned i = 0; i < count; i++) blocks[i] = take(512);
+  CHECK_EQUAL(heap->pages[class], pages);
+  void *medium = rtm_malloc(100000);
+  CHECK(medium);
+  rtm_free(medium);
+  for (unsigned i = 0; i < count; i++) give(blocks[i], 512);
+  CHECK_SOUND(check_heap(heap));
+  rtm_trim();
+  CHECK_EQUAL(heap->pages[class], 0);
+  heap->unusual = heap->keeps_class_pages = false;
+}
+
 TEST(a_small_empty_page_serves_its_class_again) {
   struct heap *heap = start();
   static void *blocks[BLOCKS_MOST];
