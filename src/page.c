@@ -111,7 +111,7 @@ RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
 enum { CLASS_KEEPS = 4 };
 
 static RTM_NOINLINE void emptied_unusual(struct heap *heap, struct span *page) {
-  if (heap->keeps_class_pages && heap->pages[page->kind] <= CLASS_KEEPS) return;
+  if (heap->keeps_class_pages && heap->keeps_pages && heap->pages[page->kind] <= CLASS_KEEPS) return;
   if (!has_no_use(heap, page)) return;
   page_dequeue(heap, page);
   page_release(heap, page);
@@ -429,6 +429,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
 void page_leave_all(struct heap *heap) {
   if (heap->record) record_leave(heap->record);
   heap->keeps_pages = false;
+  if (RTM_UNLIKELY(heap->keeps_class_pages)) page_release_empty(heap);
   for (unsigned class = 1; class <= CLASSES; class ++) {
     // A page that was kept is the first in its queue.
     struct span *kept = span_at(heap->queue[class].head);
