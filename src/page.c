@@ -429,7 +429,6 @@ void *page_malloc(struct heap *heap, unsigned class) {
 void page_leave_all(struct heap *heap) {
   if (heap->record) record_leave(heap->record);
   heap->keeps_pages = false;
-  if (RTM_UNLIKELY(heap->keeps_class_pages)) page_release_empty(heap);
   for (unsigned class = 1; class <= CLASSES; class ++) {
     // A page that was kept is the first in its queue.
     struct span *kept = span_at(heap->queue[class].head);

@@ -30,7 +30,9 @@ void segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 5 / 16, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
   atomic_fetch_sub_explicit(&lent, heap->borrowed, memory_order_relaxed);
   heap->borrowed = 0;
-  heap->keep = !orphans ? FLOOR : orphans <= FEW ? OF_FEW : orphans <= MANY ? OF_MANY : 0;
+  // Of those whose classes keep their pages: a full-grown one for each, as the next thread asks for such again.
+  uint32_t of_few = heap->keeps_class_pages ? CLASSES * PAGE_GRANULES_MAX : OF_FEW;
+  heap->keep = !orphans ? FLOOR : orphans <= FEW ? of_few : orphans <= MANY ? OF_MANY : 0;
   if (heap->keep_of_live) heap->learned = heap->keep_of_live;
   if (heap->learned < LEAST_OF_LIVE) heap->learned = LEAST_OF_LIVE;
   heap->keep_of_live = orphans <= FEW ? heap->learned : 0;
