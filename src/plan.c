@@ -190,7 +190,7 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   uint64_t chunks = chunks_for(beyond, threads);
   *reserve = (chunks * EXTENT_CHUNK - beyond) << GRANULE_SHIFT;
   after += chunks * EXTENT_CHUNK;
-  if (!beyond || chunks * EXTENT_CHUNK > most || after > before - before / 8) return 0;
+  if (!beyond || chunks * EXTENT_CHUNK > most || after >= before) return 0;
   for (struct profile_record *record = profile->record; record < end; record++) {
     if (!may_share(record)) continue;
     record->granules = own_granules(record);

@@ -211,7 +211,7 @@ def test_threads_of_one_routine_get_the_maximum_over_all():
         # In each run another of three has 1000 granules, the others 10: 1020 - 30, an eighth, and half a chunk each.
         ((1000, 1000, 1000), (10, 10, 10), 1020, [10, 10, 10], 19),
         ((1000, 1000, 1000), (10, 0, 10), 1020, [1, 1, 1], 20),  # one was not there once
-        ((1000, 1000, 1000), (900, 900, 900), 2990, [1000, 1000, 1000], 0),  # an eighth less it has to be
+        ((1000, 1000, 1000), (900, 900, 900), 2990, [1000, 1000, 1000], 0),  # it would take more
         ((1000, 1000, 1000), (10, 10, 10), 3000, [1000, 1000, 1000], 0),  # all at once
         ((1000,), (10,), 1000, [1000], 0),
     ],

@@ -161,7 +161,7 @@ class Shared:
 
 
 def shared(profile: Profile, mode: str) -> Shared:
-    """Where it takes an eighth less memory, threads that race keep the least that each had in any run, and share what
+    """Where it takes less memory, threads that race keep the least that each had in any run, and share what
     they had beyond that in the run where it was the most (plan_share in src/plan.c)."""
     threads = levelled(profile)
     without = Shared(tuple(Thread(record, False) for record in threads), 0)
@@ -182,7 +182,7 @@ def shared(profile: Profile, mode: str) -> Shared:
     before = sum(extent_of(record) for record in sharing)
     after = sum(extent_of(own(record)) for record in sharing) + chunks * CHUNK
     too_large = chunks * CHUNK > SHARE_MOST or any(extent_of(own(record)) > SHARE_MOST for record in sharing)
-    if not beyond or too_large or after > before - before // 8:
+    if not beyond or too_large or after >= before:
         return without
     return Shared(
         tuple(Thread(own(record), True) if may_share(record) else Thread(record, False) for record in threads), chunks
