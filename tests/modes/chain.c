@@ -2,6 +2,7 @@
 // the successor frees was allocated by threads that are gone.
 //
 //   chain         one chain; each thread waits for the end of the one before
+//   chain early   the same, but one thread allocates before the one before has ended
 //   chain race    two chains whose threads do not wait, and start a thread that only frees beside each successor
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +21,7 @@ struct chain {
 };
 static struct chain chains[2];
 static _Atomic unsigned running;
-static int race;
+static int race, early;
 
 static void check(const unsigned *block) {
   if (block && *block != (unsigned)((uintptr_t)block >> 4)) abort();
@@ -55,6 +56,7 @@ static void *work(void *argument) {
     return NULL;
   }
   struct chain *chain = argument;
+  if (early && chain->started == 3) free(malloc(1));
   if (!race && chain->started) pthread_join(chain->before, NULL);
   chain->before = pthread_self();
   replace_each(chain);
@@ -77,6 +79,7 @@ static void *work(void *argument) {
 
 int main(int argc, char **argv) {
   race = argc > 1 && strcmp(argv[1], "race") == 0;
+  early = argc > 1 && strcmp(argv[1], "early") == 0;
   for (unsigned i = 0; i < (race ? 2 : 1); i++) {
     chains[i].count = race ? RACER_BLOCKS : BLOCKS;
     chains[i].threads = race ? RACERS : THREADS;
