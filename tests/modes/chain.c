@@ -7,12 +7,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCKS = 2000, THREADS = 40, RACERS = 400, RACER_BLOCKS = 50 };
+enum { BLOCKS = 2000, THREADS = 40, RACERS = 400, RACER_BLOCKS = 50, EARLY = 3 };
 
 struct chain {
   unsigned *blocks[BLOCKS];
@@ -22,6 +23,7 @@ struct chain {
 static struct chain chains[2];
 static _Atomic unsigned running;
 static int race, early;
+static _Atomic bool was_early;
 
 static void check(const unsigned *block) {
   if (block && *block != (unsigned)((uintptr_t)block >> 4)) abort();
@@ -56,7 +58,10 @@ static void *work(void *argument) {
     return NULL;
   }
   struct chain *chain = argument;
-  if (early && chain->started == 3) free(malloc(1));
+  if (early && chain->started == EARLY) {
+    free(malloc(1));
+    was_early = true;
+  }
   if (!race && chain->started) pthread_join(chain->before, NULL);
   chain->before = pthread_self();
   replace_each(chain);
@@ -69,6 +74,7 @@ static void *work(void *argument) {
     if (started % 2 == 0) start((void *)((uintptr_t)block + 1));
   } else if (started < last) {
     start(chain);
+    while (early && started == EARLY && !was_early) sched_yield();
   }
   if (race)
     running--;

@@ -180,7 +180,7 @@ def test_a_chain_goes_back_to_the_heap_that_the_profile_has_for_it(
         "chain", "early", profile=str(profile), mode="pag", seal="1", report=str(report)
     )
     assert result.returncode == 0, result.stderr
-    assert 0 < json.loads(report.read_text())["misses"] <= 2001
+    assert 2000 <= json.loads(report.read_text())["misses"] < 2010  # those of that thread alone
 
 
 @pytest.mark.parametrize("mode", MODES)
