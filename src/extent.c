@@ -645,7 +645,7 @@ static bool has_span(const struct heap *heap, uint32_t length) {
 bool extent_has_span(const struct heap *heap, size_t size) { return has_span(heap, granules_for(size)); }
 
 bool extent_may_open(const struct heap *heap, unsigned class) {
-  return heap->page[class] == &rtm_no_page && has_span(heap, page_next_length(heap, class));
+  return !heap->pages[class] && has_span(heap, page_next_length(heap, class));
 }
 
 void extent_close(struct heap *heap, unsigned class) {

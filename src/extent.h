@@ -17,8 +17,8 @@
 //
 // Chunks: threads that race need more in one run and less in another, and which of them is chance. What they need
 // beyond the least of each lies in a reserve that they share, in chunks of 64 granules, which is one leaf of each tree.
-// A heap whose own extent has no span takes the next chunk, by one addition, and keeps it for good: it becomes a part of
-// the extent, of which nobody has to ask where it came from.
+// A heap whose own extent has no span takes the next chunk, by one addition, and keeps it for good: it becomes a part
+// of the extent, of which nobody has to ask where it came from.
 //
 //     granule     0, 1  | 2 ... 65 | 66    | 67 ... 130 | 131   | ...    66, 131, ...: in use by nobody, so that
 //                       | chunk    | apart | chunk      | apart |        neighbours of two heaps are never joined
@@ -127,8 +127,8 @@ void extent_give_medium(struct heap *heap, struct span *span);
 // NULL, for alloc_miss.
 void extent_collect(struct heap *heap);
 void *extent_late(struct heap *heap, size_t size);
-// For rehearse.c: whether it has a span for `size` bytes; whether a page of the class would be a new one, and there is
-// a span for it; and back with that page, of which no block is in use.
+// For rehearse.c: whether it has a span for `size` bytes; whether the class has no page (what is collected meanwhile
+// might bring a full one of the program's back, with blocks in use), and there is a span for one; and back with that page, of which no block is in use.
 bool extent_has_span(const struct heap *heap, size_t size);
 bool extent_may_open(const struct heap *heap, unsigned class);
 void extent_close(struct heap *heap, unsigned class);

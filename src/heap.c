@@ -187,8 +187,8 @@ static void begin(struct heap *heap) {
 //
 //     heir->offer   NULL: its thread has chosen   &rtm_no_heap: it has not   else: the heap that it is offered
 //
-// Of the two it takes the one with the lower number: that is the predecessor's, but where a thread before had allocated too
-// early to get that, and the chain has gone on with a heap that the recorded run never used.
+// Of the two it takes the one with the lower number: that is the predecessor's, but where a thread before had allocated
+// too early to get that, and the chain has gone on with a heap that the recorded run never used.
 // (Where no heap was ready, as in general mode, the first malloc adopts the predecessor's if it is an orphan by then.)
 
 static void expect_offer(struct heap *heap, struct heap *heir) {

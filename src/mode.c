@@ -246,7 +246,12 @@ static const char *make_stores(struct heap *heap, const struct plan *plan, enum 
   return NULL;
 }
 
-enum { APART = 2 };  // see extent.h
+// A segment's table and descriptors, of so many granules that blocks have.
+static void pin_descriptors(uint32_t at, uint32_t length, bool *permitted) {
+  enum { APART = 2 };  // see extent.h
+  pinned(&rtm_window_table[at], (EXTENT_FIRST + length + 1) * sizeof *rtm_window_table, permitted);
+  pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
+}
 
 // Mode `seg`: the chunks that heaps share, in segments of a heap that no thread has.
 static const char *make_chunks(uint64_t chunks, bool *permitted) {
@@ -259,12 +264,10 @@ static const char *make_chunks(uint64_t chunks, bool *permitted) {
   for (uint64_t made = 0, count; made < chunks; made += count) {
     count = chunks - made < EXTENT_CHUNKS ? chunks - made : EXTENT_CHUNKS;
     uint32_t segment = extent_add_chunks(heap, (uint32_t)count), at = segment * SEGMENT_GRANULES;
-    uint32_t length = (uint32_t)count * EXTENT_STRIDE;
     if (!segment) return no_memory;
     for (uint32_t i = 0; i < count; i++)
       pinned(granule_address(at + EXTENT_FIRST + i * EXTENT_STRIDE), (size_t)EXTENT_CHUNK << GRANULE_SHIFT, permitted);
-    pinned(&rtm_window_table[at], (EXTENT_FIRST + length + 1) * sizeof *rtm_window_table, permitted);
-    pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
+    pin_descriptors(at, (uint32_t)count * EXTENT_STRIDE, permitted);
   }
   return NULL;
 }
@@ -279,8 +282,7 @@ static bool make_extent(struct heap *heap, uint64_t granules, bool shares, bool 
     uint32_t segment = extent_add(heap, made, length), at = segment * SEGMENT_GRANULES;
     if (!segment) return false;
     pinned(granule_address(at + EXTENT_FIRST), (size_t)length << GRANULE_SHIFT, permitted);
-    pinned(&rtm_window_table[at], (EXTENT_FIRST + length + 1) * sizeof *rtm_window_table, permitted);
-    pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
+    pin_descriptors(at, length, permitted);
   }
   return true;
 }
@@ -308,7 +310,8 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   plan_make(thread, mode, &plan);
   const char *wrong = make_stores(heap, &plan, mode, permitted);
   if (wrong) return wrong;
-  if (mode == MODE_SEG && !make_extent(heap, plan.granules, thread->flags & PROFILE_SHARES, permitted)) return no_memory;
+  bool shares = thread->flags & PROFILE_SHARES;
+  if (mode == MODE_SEG && !make_extent(heap, plan.granules, shares, permitted)) return no_memory;
   state.reserve += plan.reserve;
   pinned(heap, sizeof *heap, permitted);
   pinned(stores, sizeof *stores, permitted);

@@ -107,7 +107,8 @@ RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
   return !page_is_only(page) || !page_may_stay(heap, page);
 }
 
-// Of a heap that keeps its classes' pages, a class keeps this many; more would be the sum of what each class ever needed.
+// Of a heap that keeps its classes' pages, a class keeps this many; more would be the sum of what each class ever
+// needed.
 enum { CLASS_KEEPS = 4 };
 
 static RTM_NOINLINE void emptied_unusual(struct heap *heap, struct span *page) {
@@ -241,7 +242,8 @@ RTM_INLINE uint32_t length_of_new(const struct heap *heap, unsigned class) {
 // With all that may be in the way.
 RTM_INLINE void *begin_carefully(struct heap *heap, unsigned class) {
   bool zero;
-  uint32_t length = heap->keeps_class_pages ? rtm_shape[class].granules_most + span_guard() : length_of_new(heap, class);
+  uint32_t full_grown = rtm_shape[class].granules_most + span_guard();
+  uint32_t length = heap->keeps_class_pages ? full_grown : length_of_new(heap, class);
   struct span *page = segment_take(heap, NULL, length, &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
   if (!hint_vacant(&heap->hints, class) && !hint_late(&heap->hints, class)) {

@@ -158,7 +158,8 @@ static uint64_t own_extent(const struct profile_record *thread) {
   return extent_granules(&own);
 }
 
-// What threads had beyond the least of each, in the run where that was the most: at most what their peaks are beyond it.
+// What threads had beyond the least of each, in the run where that was the most: at most what their peaks are beyond
+// it.
 static uint64_t beyond_least(const struct profile *profile) {
   uint64_t at_once = 0, least = 0, most = 0;
   for (uint32_t at = 0; at < profile->header->records; at++) {

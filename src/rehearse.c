@@ -14,13 +14,11 @@ static void take_and_give(size_t size) {
 // list.)
 static bool has_linked(const struct span *store) { return store->free != NULL; }
 
-// Only of a class that has no page: what is collected meanwhile might bring a full one of the program's back, with blocks
-// in use.
 static void rehearse_class(struct heap *heap, unsigned class) {
   size_t size = rtm_shape[class].block_size;
   if (heap->page[class]->kind == SPAN_STORE) {
     if (has_linked(heap->page[class])) take_and_give(size);
-  } else if (!heap->pages[class] && extent_may_open(heap, class)) {
+  } else if (extent_may_open(heap, class)) {
     void *block = alloc_fast(size);
     if (heap->page[class]->flags & PAGE_FRESH) take_and_give(size);  // the page is extended
     free_fast(block);
@@ -33,7 +31,7 @@ static void rehearse_class(struct heap *heap, unsigned class) {
 static void rehearse_queue(struct heap *heap) {
   enum { SIZE = GRANULE_SIZE / 4, BLOCKS_MOST = 32 };
   unsigned class = size_class(SIZE), count = 0;
-  if (heap->pages[class] || !extent_has_span(heap, (size_t)EXTENT_ENOUGH << GRANULE_SHIFT)) return;
+  if (!extent_may_open(heap, class) || !extent_has_span(heap, (size_t)EXTENT_ENOUGH << GRANULE_SHIFT)) return;
   void *blocks[BLOCKS_MOST];
   blocks[count++] = alloc_fast(SIZE);
   const struct span *first = heap->page[class];

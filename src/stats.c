@@ -78,8 +78,8 @@ void rtm_stats(struct rtm_stats *stats) {
 
 // ---- the table of RTMALLOC_VERBOSE ----
 
-// As JSON, with the largest numbers: 150 characters of names and six numbers of up to 20 digits for each class, medium and
-// huge blocks; and 40 lines of at most 50.
+// As JSON, with the largest numbers: 150 characters of names and six numbers of up to 20 digits for each class, medium
+// and huge blocks; and 40 lines of at most 50.
 enum { CLASS_TEXT = 150 + 6 * 20, REST_TEXT = 40 * 50 };
 static char buffer[(CLASSES + 2) * CLASS_TEXT + REST_TEXT];
 

@@ -28,22 +28,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SECONDS = 60
-LEFT_OUT_OF_COPY = shutil.ignore_patterns(
-    "build*", ".git", ".venv", "__pycache__", ".*_cache"
-)
-TOP_FOLDERS = (
-    "src",
-    "include",
-    "algorithms",
-    "tests",
-    "fuzz",
-    "lab",
-    "tools",
-    "docs",
-    "cmake",
-    "examples",
-    ".ci",
-)
+LEFT_OUT_OF_COPY = shutil.ignore_patterns("build*", ".git", ".venv", "__pycache__", ".*_cache")
+TOP_FOLDERS = ("src", "include", "algorithms", "tests", "fuzz", "lab", "tools", "docs", "cmake", "examples", ".ci")
 
 
 @dataclass(frozen=True)
@@ -63,12 +49,7 @@ class Page:
     @property
     def prose(self) -> str:
         """The text with the contents of code blocks blanked, lines kept."""
-        return re.sub(
-            r"^```.*?^```$",
-            lambda m: "\n" * m[0].count("\n"),
-            self.text,
-            flags=re.M | re.S,
-        )
+        return re.sub(r"^```.*?^```$", lambda m: "\n" * m[0].count("\n"), self.text, flags=re.M | re.S)
 
     def line_at(self, offset: int) -> int:
         return self.text.count("\n", 0, offset) + 1 if offset <= len(self.text) else 0
@@ -79,11 +60,7 @@ def read(*parts: str) -> str:
 
 
 def pages() -> list[Page]:
-    paths = [
-        ROOT / "README.md",
-        ROOT / "CHANGELOG.md",
-        *sorted((ROOT / "docs").glob("*.md")),
-    ]
+    paths = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
     return [Page(path, path.read_text()) for path in paths]
 
 
@@ -111,19 +88,13 @@ def blocks(page: Page) -> Iterator[Block]:
 def anchors(path: Path) -> set[str]:
     """As GitHub makes them from headings."""
     headings = re.findall(r"^#+ (.+)$", Page(path, path.read_text()).prose, flags=re.M)
-    return {
-        re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
-        for heading in headings
-    }
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 def check_links(page: Page) -> Iterator[tuple[int, str]]:
     prose = page.prose
     for match in re.finditer(r"\[[^\]]+\]\(([^)\s]+)\)", prose):
-        line, (target, _, anchor) = (
-            prose.count("\n", 0, match.start()) + 1,
-            match[1].partition("#"),
-        )
+        line, (target, _, anchor) = prose.count("\n", 0, match.start()) + 1, match[1].partition("#")
         if re.match(r"[a-z]+:", target):
             continue
         path = (page.path.parent / target).resolve() if target else page.path
@@ -141,17 +112,9 @@ def in_backticks(page: Page) -> Iterator[tuple[int, str]]:
 
 def check_paths(page: Page, build: Path) -> Iterator[tuple[int, str]]:
     for line, text in in_backticks(page):
-        if (
-            re.fullmatch(r"build/librtmalloc\S*", text)
-            and not (build / text[6:]).exists()
-        ):
+        if re.fullmatch(r"build/librtmalloc\S*", text) and not (build / text[6:]).exists():
             yield line, f"not in the build: {text}"
-        if (
-            re.fullmatch(r"[\w.][\w./-]*", text)
-            and text.split("/")[0] in TOP_FOLDERS
-            and "/" in text
-            and not (ROOT / text).exists()
-        ):
+        if re.fullmatch(r"[\w.][\w./-]*", text) and text.split("/")[0] in TOP_FOLDERS and "/" in text and not (ROOT / text).exists():
             yield line, f"no such path: {text}"
 
 
@@ -166,35 +129,23 @@ def test_exists(kind: str, name: str, case: str) -> bool:
         source = ROOT / f"tests/unit/{name}_test.c"
         return source.exists() and (not case or f"TEST({case})" in source.read_text())
     name, _, part = name.partition("/")
-    sources = [
-        path
-        for path in (ROOT / "tests/preload").glob(f"{name}.c*")
-        if path.stem == name
-    ]
+    sources = [path for path in (ROOT / "tests/preload").glob(f"{name}.c*") if path.stem == name]
     if not sources or not part:
         return bool(sources)
-    return part in sources[0].read_text() or f"{name}/{part}" in read(
-        "tests", "preload", "CMakeLists.txt"
-    )
+    return part in sources[0].read_text() or f"{name}/{part}" in read("tests", "preload", "CMakeLists.txt")
 
 
 def check_names(page: Page) -> Iterator[tuple[int, str]]:
     options = set(re.findall(r'"(RTMALLOC_\w+)"', read("src", "options.c")))
     known_functions = read("include", "rtmalloc.h")
     for line, text in in_backticks(page):
-        if match := re.fullmatch(
-            r"(unit|preload)(?:-debug)?/([\w/]+?)(?:: ?(\w+))?", text
-        ):
+        if match := re.fullmatch(r"(unit|preload)(?:-debug)?/([\w/]+?)(?:: ?(\w+))?", text):
             if not test_exists(match[1], match[2], match[3] or ""):
                 yield line, f"no such test: {text}"
         for option in re.findall(r"\bRTMALLOC_\w+", text):
             if option not in options:
                 yield line, f"the allocator does not read {option}"
-        if (
-            re.fullmatch(r"rtm_\w+", text)
-            and text != "rtm_no_heap"
-            and not re.search(rf"\b{text}\b", known_functions)
-        ):
+        if re.fullmatch(r"rtm_\w+", text) and text != "rtm_no_heap" and not re.search(rf"\b{text}\b", known_functions):
             yield line, f"include/rtmalloc.h has no {text}"
     if page.path.name == "README.md":
         for option in sorted(options):
@@ -222,16 +173,8 @@ def commands(block: Block) -> Iterator[tuple[int, dict[str, str], list[str]]]:
 
 
 def check_make(words: list[str]) -> Iterator[str]:
-    for target in (
-        word for word in words[1:] if "=" not in word and not word.startswith("-")
-    ):
-        done = subprocess.run(
-            ["make", "-n", target],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    for target in (word for word in words[1:] if "=" not in word and not word.startswith("-")):
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode or f"Nothing to be done for '{target}'" in done.stdout:
             yield f"make has no rule for {target}"
 
@@ -242,36 +185,21 @@ def check_rtlab(words: list[str]) -> Iterator[str]:
         yield f"rtlab has no command {words[1]}"
     for word in words[2:]:
         name = word[2:].removeprefix("no-").replace("-", "_")  # --no-x switches --x off
-        if (
-            word.startswith("--")
-            and word != "--help"
-            and f"    {name}: Annotated" not in source
-        ):
+        if word.startswith("--") and word != "--help" and f"    {name}: Annotated" not in source:
             yield f"rtlab {words[1]} has no option {word}"
 
 
 def check_steps(words: list[str]) -> Iterator[str]:
     source = "".join(path.read_text() for path in (ROOT / "lab/steps").glob("*.c"))
     own = words[1 : words.index("--")] if "--" in words else words[1:]
-    yield from (
-        f"{words[0]} has no option {word}"
-        for word in own
-        if word.startswith("--") and f'"{word}"' not in source
-    )
-    if (
-        "--" in words
-        and not (ROOT / f"lab/steps/load_{words[words.index('--') + 1]}.c").exists()
-    ):
+    yield from (f"{words[0]} has no option {word}" for word in own if word.startswith("--") and f'"{word}"' not in source)
+    if "--" in words and not (ROOT / f"lab/steps/load_{words[words.index('--') + 1]}.c").exists():
         yield f"{words[0]} has no load {words[words.index('--') + 1]}"
 
 
 def cmake_text() -> str:
     skipped = ("build", ".venv", ".git")
-    found = [
-        path
-        for path in ROOT.rglob("CMakeLists.txt")
-        if not path.relative_to(ROOT).parts[0].startswith(skipped)
-    ]
+    found = [path for path in ROOT.rglob("CMakeLists.txt") if not path.relative_to(ROOT).parts[0].startswith(skipped)]
     return "\n".join(path.read_text() for path in found)
 
 
@@ -287,11 +215,7 @@ def check_program(words: list[str], build: Path) -> Iterator[str]:
         if program.split("/")[-1] not in cmake_text():
             yield f"nothing builds {program}"
     elif match := re.fullmatch(r"build/tests/unit/unit_(\w+?)(?:_debug)?", program):
-        yield from (
-            f"unit/{match[1]} has no test {case}"
-            for case in words[1:]
-            if not test_exists("unit", match[1], case)
-        )
+        yield from (f"unit/{match[1]} has no test {case}" for case in words[1:] if not test_exists("unit", match[1], case))
     elif program.startswith("build/"):
         if not (build / program[6:]).exists():
             yield f"not in the build: {program}"
@@ -301,29 +225,13 @@ def check_program(words: list[str], build: Path) -> Iterator[str]:
     elif shutil.which(program) is None:
         yield f"no such command: {program}"
     for option, value in zip(words, words[1:], strict=False):
-        if (
-            program == "cmake"
-            and option == "--preset"
-            and f'"name": "{value}"' not in read("CMakePresets.json")
-        ):
+        if program == "cmake" and option == "--preset" and f'"name": "{value}"' not in read("CMakePresets.json"):
             yield f"no preset {value}"
-        if (
-            program == "cmake"
-            and option == "--target"
-            and f"add_custom_target({value} " not in cmake_text()
-        ):
+        if program == "cmake" and option == "--target" and f"add_custom_target({value} " not in cmake_text():
             yield f"no target {value}"
-        if (
-            program == "ctest"
-            and option == "-L"
-            and not re.search(rf"LABELS \"?{value}\b", cmake_text())
-        ):
+        if program == "ctest" and option == "-L" and not re.search(rf"LABELS \"?{value}\b", cmake_text()):
             yield f"no test has the label {value}"
-    yield from (
-        f"no such path: {word}"
-        for word in words[1:]
-        if word.startswith(("fuzz/", "tests/")) and not (ROOT / word).exists()
-    )
+    yield from (f"no such path: {word}" for word in words[1:] if word.startswith(("fuzz/", "tests/")) and not (ROOT / word).exists())
 
 
 def check_commands(page: Page, build: Path) -> Iterator[tuple[int, str]]:
@@ -332,16 +240,10 @@ def check_commands(page: Page, build: Path) -> Iterator[tuple[int, str]]:
         if block.language != "sh":
             continue
         for line, variables, words in commands(block):
-            if block.marker == "run" and not words[0].startswith(
-                "build/tests/unit/"
-            ):  # it is run instead
+            if block.marker == "run" and not words[0].startswith("build/tests/unit/"):  # it is run instead
                 continue
             yield from ((line, problem) for problem in check_program(words, build))
-            yield from (
-                (line, f"the allocator does not read {name}")
-                for name in variables
-                if name.startswith("RTMALLOC_") and name not in options
-            )
+            yield from ((line, f"the allocator does not read {name}") for name in variables if name.startswith("RTMALLOC_") and name not in options)
 
 
 # ---- 3. commands that are run ----
@@ -359,50 +261,29 @@ def run_blocks(page: Page, build: Path) -> Iterator[tuple[int, str]]:
         return
     with tempfile.TemporaryDirectory(prefix="rtmalloc-docs-") as temporary:
         scratch = Path(temporary) / "rtmalloc"
-        shutil.copytree(
-            ROOT, scratch, ignore=LEFT_OUT_OF_COPY, copy_function=copy_if_there
-        )
+        shutil.copytree(ROOT, scratch, ignore=LEFT_OUT_OF_COPY, copy_function=copy_if_there)
         (scratch / "build").symlink_to(build)
         for block in marked:
             if block.marker.startswith("file: "):
                 (scratch / block.marker.removeprefix("file: ")).write_text(block.text)
                 continue
             try:
-                done = subprocess.run(
-                    ["sh", "-eu", "-c", block.text],
-                    cwd=scratch,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    timeout=RUN_SECONDS,
-                    check=False,
-                )
+                done = subprocess.run(["sh", "-eu", "-c", block.text], cwd=scratch, stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, errors="replace", timeout=RUN_SECONDS, check=False)
             except subprocess.TimeoutExpired:
                 yield block.line, f"took more than {RUN_SECONDS} seconds"
                 continue
             if done.returncode:
-                yield (
-                    block.line,
-                    f"exit status {done.returncode}: {(done.stdout + done.stderr).strip()[-600:]}",
-                )
+                yield block.line, f"exit status {done.returncode}: {(done.stdout + done.stderr).strip()[-600:]}"
 
 
 def main() -> None:
     build = Path(os.environ.get("RTM_BUILD", ROOT / "build")).resolve()
     if not (build / "librtmalloc.so").exists():
-        sys.exit(
-            f"no {build}/librtmalloc.so; run make, or set RTM_BUILD to the folder that has it"
-        )
+        sys.exit(f"no {build}/librtmalloc.so; run make, or set RTM_BUILD to the folder that has it")
     failures = ran = 0
     for page in pages():
-        checks = (
-            check_links(page),
-            check_paths(page, build),
-            check_names(page),
-            check_commands(page, build),
-            run_blocks(page, build),
-        )
+        checks = (check_links(page), check_paths(page, build), check_names(page), check_commands(page, build), run_blocks(page, build))
         for line, problem in (found for check in checks for found in check):
             print(f"{page.path.relative_to(ROOT)}:{line}: {problem}")
             failures += 1

@@ -27,9 +27,7 @@ class Case:
         return f"{head}int main() {{\n{self.body.strip()}\n}}\n"
 
 
-def for_each(
-    group: str, name: str, body: str, **choices: dict[str, str]
-) -> Iterator[Case]:
+def for_each(group: str, name: str, body: str, **choices: dict[str, str]) -> Iterator[Case]:
     """One case for each combination. The words of `name` in capitals and those of `body` are replaced."""
     if not choices:
         yield Case(group, name, body)
@@ -37,9 +35,7 @@ def for_each(
     word, values = next(iter(choices.items()))
     rest = {key: value for key, value in choices.items() if key != word}
     for label, text in values.items():
-        yield from for_each(
-            group, name.replace(word, label), body.replace(word, text), **rest
-        )
+        yield from for_each(group, name.replace(word, label), body.replace(word, text), **rest)
 
 
 def pick(table: dict[str, str], *names: str) -> dict[str, str]:
@@ -550,10 +546,7 @@ def sizes() -> Iterator[Case]:
         "memalign_size_max": "memalign(64, SIZE_MAX - 32)",
         "pvalloc_size_max": "pvalloc(SIZE_MAX)",
     }
-    yield from c(
-        "impossible size",
-        {name: null.format(call=call) for name, call in calls.items()},
-    )
+    yield from c("impossible size", {name: null.format(call=call) for name, call in calls.items()})
     yield from c(
         "impossible size",
         {

@@ -37,14 +37,7 @@ ROOT = HERE.parents[1]
 GLIBC = "glibc"
 SECONDS = 25
 FAULTS = {signal.SIGSEGV, signal.SIGBUS}
-OUTCOMES = (
-    "missed",
-    "later *",
-    "later",
-    "harmless",
-    "at once *",
-    "at once",
-)  # from the worst
+OUTCOMES = ("missed", "later *", "later", "harmless", "at once *", "at once")  # from the worst
 CATEGORIES = ("at once", "later", "harmless", "missed")
 COLOURS = {"at once": "green", "later": "yellow", "harmless": "cyan", "missed": "red"}
 
@@ -63,13 +56,9 @@ def category(outcome: str) -> str:
 def find_libraries(build: Path) -> list[Library]:
     ours = [build / f"librtmalloc{variant}.so" for variant in ("", "-debug", "-secure")]
     peers = sorted((build / "peers").glob("*.so"))
-    found = [
-        Library(path.stem.removeprefix("lib"), path) for path in ours if path.is_file()
-    ]
+    found = [Library(path.stem.removeprefix("lib"), path) for path in ours if path.is_file()]
     if ours[-1].is_file():
-        found += [
-            named_library(f"{ours[-1]}={features}") for features in ("all", "fenced")
-        ]
+        found += [named_library(f"{ours[-1]}={features}") for features in ("all", "fenced")]
     found += [Library(path.stem.removeprefix("lib"), path) for path in peers]
     return [Library(GLIBC, None), *found]
 
@@ -80,9 +69,7 @@ def named_library(given: str) -> Library:
     file, _, features = given.partition("=")
     path = Path(file).resolve()
     if not path.is_file():
-        raise typer.BadParameter(
-            f"{file} does not exist; give a shared library, or '{GLIBC}'"
-        )
+        raise typer.BadParameter(f"{file} does not exist; give a shared library, or '{GLIBC}'")
     name = path.stem.removeprefix("lib")
     return Library(f"{name} {features}" if features else name, path, features)
 
@@ -94,9 +81,7 @@ def program_of(case: Case, folder: Path) -> Path:
     """Compiled, if it is not there already as it should be."""
     stem = f"{case.group}-{case.name}".replace(" ", "_")
     source, program = folder / f"{stem}.{'cpp' if case.cxx else 'c'}", folder / stem
-    up_to_date = (
-        source.exists() and source.read_text() == case.source and program.exists()
-    )
+    up_to_date = source.exists() and source.read_text() == case.source and program.exists()
     if up_to_date and program.stat().st_mtime > (HERE / "misuse.h").stat().st_mtime:
         return program
     source.write_text(case.source)
@@ -105,10 +90,7 @@ def program_of(case: Case, folder: Path) -> Path:
     compiler = cxx if case.cxx else [os.environ.get("CC", "cc"), "-std=gnu11"]
     flags = ["-O0", "-fno-builtin", "-w", "-pthread", f"-I{HERE}"]
     done = subprocess.run(
-        [*compiler, *flags, "-o", str(program), str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*compiler, *flags, "-o", str(program), str(source)], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise SystemExit(f"cannot compile {source}:\n{done.stderr}")
@@ -126,18 +108,14 @@ def outcome_of(letters: str, status: int, case: Case, library: Library) -> str:
     if status == -signal.SIGALRM:
         return "missed"
     if "b" not in letters or status == 3:
-        raise SystemExit(
-            f"{case.group}/{case.name} on {library.name}: ended before the misuse, status {status}"
-        )
+        raise SystemExit(f"{case.group}/{case.name} on {library.name}: ended before the misuse, status {status}")
     fault = " *" if status < 0 and -status in FAULTS else ""
     return ("later" if "a" in letters else "at once") + fault
 
 
 def run_once(case: Case, program: Path, library: Library) -> str:
     environment = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("LD_", "RTMALLOC_", "MALLOC_"))
+        key: value for key, value in os.environ.items() if not key.startswith(("LD_", "RTMALLOC_", "MALLOC_"))
     }
     if library.path:
         environment["LD_PRELOAD"] = str(library.path)
@@ -154,9 +132,7 @@ def run_once(case: Case, program: Path, library: Library) -> str:
         )
     except subprocess.TimeoutExpired:
         return "missed"
-    return outcome_of(
-        done.stdout.decode(errors="replace"), done.returncode, case, library
-    )
+    return outcome_of(done.stdout.decode(errors="replace"), done.returncode, case, library)
 
 
 def worst(outcomes: Iterable[str]) -> str:
@@ -166,23 +142,14 @@ def worst(outcomes: Iterable[str]) -> str:
 Results = dict[Case, dict[str, str]]
 
 
-def run_all(
-    cases: list[Case],
-    libraries: list[Library],
-    runs: int,
-    folder: Path,
-    console: Console,
-) -> Results:
+def run_all(cases: list[Case], libraries: list[Library], runs: int, folder: Path, console: Console) -> Results:
     folder.mkdir(parents=True, exist_ok=True)
     results: Results = {}
     with Progress(console=console, transient=True) as progress:
         for case in progress.track(cases, description="misuse"):
             program = program_of(case, folder)
             results[case] = {
-                library.name: worst(
-                    run_once(case, program, library) for _ in range(runs)
-                )
-                for library in libraries
+                library.name: worst(run_once(case, program, library) for _ in range(runs)) for library in libraries
             }
     return results
 
@@ -199,33 +166,15 @@ def faults(results: Results, name: str) -> int:
 
 
 def summary_rows(results: Results, names: list[str]) -> list[list[str]]:
-    rows = [
-        [word, *(str(counts(results, name)[word]) for name in names)]
-        for word in CATEGORIES
-    ]
-    rows.append(
-        ["of those later, by a fault", *(str(faults(results, name)) for name in names)]
-    )
-    for heading, words in (
-        ("caught", ("at once", "later")),
-        ("caught or harmless", ("at once", "later", "harmless")),
-    ):
-        rows.append(
-            [
-                heading,
-                *(
-                    str(sum(counts(results, name)[word] for word in words))
-                    for name in names
-                ),
-            ]
-        )
+    rows = [[word, *(str(counts(results, name)[word]) for name in names)] for word in CATEGORIES]
+    rows.append(["of those later, by a fault", *(str(faults(results, name)) for name in names)])
+    for heading, words in (("caught", ("at once", "later")), ("caught or harmless", ("at once", "later", "harmless"))):
+        rows.append([heading, *(str(sum(counts(results, name)[word] for word in words)) for name in names)])
     return [*rows, ["programs", *(str(len(results)) for _ in names)]]
 
 
 def terminal_table(results: Results, names: list[str]) -> Table:
-    table = Table(
-        title=f"{len(results)} kinds of misuse (* by a fault)", title_justify="left"
-    )
+    table = Table(title=f"{len(results)} kinds of misuse (* by a fault)", title_justify="left")
     for heading in ("misuse", *names):
         table.add_column(heading, no_wrap=heading == "misuse")
     group = ""
@@ -234,10 +183,7 @@ def terminal_table(results: Results, names: list[str]) -> Table:
             table.add_section()
             table.add_row(f"[bold]{case.group}")
             group = case.group
-        table.add_row(
-            f"  {case.name}",
-            *(f"[{COLOURS[category(row[name])]}]{row[name]}[/]" for name in names),
-        )
+        table.add_row(f"  {case.name}", *(f"[{COLOURS[category(row[name])]}]{row[name]}[/]" for name in names))
     table.add_section()
     for cells in summary_rows(results, names):
         table.add_row(*cells)
@@ -262,14 +208,7 @@ def markdown(results: Results, names: list[str]) -> str:
                 markdown_line(["program", *names]),
                 markdown_line(["---"] * (len(names) + 1)),
             ]
-        lines.append(
-            markdown_line(
-                [
-                    case.name.replace("_", " "),
-                    *(row[name].replace("*", "\\*") for name in names),
-                ]
-            )
-        )
+        lines.append(markdown_line([case.name.replace("_", " "), *(row[name].replace("*", "\\*") for name in names)]))
     return "\n".join(lines) + "\n"
 
 
@@ -278,9 +217,7 @@ def markdown(results: Results, names: list[str]) -> str:
 
 def expected_lines(results: Results, names: list[str]) -> list[str]:
     return [
-        f"{name}\t{case.group}/{case.name}\t{category(row[name])}"
-        for name in names
-        for case, row in results.items()
+        f"{name}\t{case.group}/{case.name}\t{category(row[name])}" for name in names for case, row in results.items()
     ]
 
 
@@ -289,9 +226,7 @@ RANK = {"missed": 0, "later": 1, "harmless": 2, "at once": 2}
 
 def worse_than(expected: Path, results: Results, names: list[str]) -> list[str]:
     before = dict(
-        line.rsplit("\t", 1)
-        for line in expected.read_text().splitlines()
-        if line and not line.startswith("#")
+        line.rsplit("\t", 1) for line in expected.read_text().splitlines() if line and not line.startswith("#")
     )
     found = []
     for line in expected_lines(results, names):
@@ -309,37 +244,19 @@ def main(
             "[default: all that are there]"
         ),
     ] = None,
-    build: Annotated[
-        Path, typer.Option(help="Where the libraries are, peers in its folder peers.")
-    ] = ROOT / "build",
-    only: Annotated[
-        str, typer.Option(help="Programs whose group or name has this text.")
-    ] = "",
-    runs: Annotated[
-        int, typer.Option(min=1, help="Runs of each; the worst outcome counts.")
-    ] = 1,
-    out: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the table as Markdown.")
-    ] = None,
-    check: Annotated[
-        Path | None, typer.Option(help="A file of outcomes that must not get worse.")
-    ] = None,
+    build: Annotated[Path, typer.Option(help="Where the libraries are, peers in its folder peers.")] = ROOT / "build",
+    only: Annotated[str, typer.Option(help="Programs whose group or name has this text.")] = "",
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each; the worst outcome counts.")] = 1,
+    out: Annotated[Path | None, typer.Option("--markdown", help="Write the table as Markdown.")] = None,
+    check: Annotated[Path | None, typer.Option(help="A file of outcomes that must not get worse.")] = None,
     record: Annotated[Path | None, typer.Option(help="Write such a file.")] = None,
 ) -> None:
     """Run each program of the misuse suite on each allocator, and say what became of it."""
-    libraries = (
-        [named_library(given) for given in library]
-        if library
-        else find_libraries(build)
-    )
+    libraries = [named_library(given) for given in library] if library else find_libraries(build)
     cases = [case for case in CASES if only in f"{case.group}/{case.name}"]
     if not cases:
         raise typer.BadParameter(f"no program has '{only}' in its name")
-    wide = (
-        None
-        if sys.stdout.isatty()
-        else 42 + sum(max(len(one.name), 9) + 3 for one in libraries)
-    )
+    wide = None if sys.stdout.isatty() else 42 + sum(max(len(one.name), 9) + 3 for one in libraries)
     console = Console(width=wide)
     results = run_all(cases, libraries, runs, build / "misuse", console)
     names = [one.name for one in libraries]

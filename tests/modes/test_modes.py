@@ -20,27 +20,12 @@ PROGRAMS = Path(os.environ["RTM_MODES"])
 MODES = ("seg", "pag")
 
 
-def run(
-    program: str, *arguments: str, **options: str
-) -> subprocess.CompletedProcess[str]:
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("RTMALLOC_")
-    }
-    environment |= {
-        f"RTMALLOC_{name.upper()}": value for name, value in options.items()
-    }
+def run(program: str, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
+    environment |= {f"RTMALLOC_{name.upper()}": value for name, value in options.items()}
     environment["LD_PRELOAD"] = LIBRARY
     command = [str(PROGRAMS / program), *arguments]
-    return subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -53,75 +38,36 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_sealed_program_misses_nothing_and_makes_no_call(
-    profile: Path, mode: str, tmp_path: Path
-) -> None:
+def test_a_sealed_program_misses_nothing_and_makes_no_call(profile: Path, mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    result = run(
-        "load",
-        profile=str(profile),
-        mode=mode,
-        seal="1",
-        on_miss="abort",
-        report=str(report),
-    )
+    result = run("load", profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
     assert result.returncode == 0, result.stderr
     told = json.loads(report.read_text())
-    assert (
-        told["mode"],
-        told["sealed"],
-        told["misses"],
-        told["system_calls_since_seal"],
-    ) == (mode, 1, 0, 0)
+    assert (told["mode"], told["sealed"], told["misses"], told["system_calls_since_seal"]) == (mode, 1, 0, 0)
     faults, _, _, _, calls = result.stdout.split()[1:6]
     assert int(calls) == 0
     if int(faults) < 0:
-        pytest.skip(
-            "perf_event_open is not permitted here: page faults were not watched"
-        )
+        pytest.skip("perf_event_open is not permitted here: page faults were not watched")
     assert int(faults) == 0, result.stdout
     assert told["prepared_bytes"] > 0
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_program_of_fixed_addresses_finds_its_threads_heaps(
-    mode: str, tmp_path: Path
-) -> None:
+def test_a_program_of_fixed_addresses_finds_its_threads_heaps(mode: str, tmp_path: Path) -> None:
     profile, report = tmp_path / "load.rtp", tmp_path / "report.json"
     for _ in range(3):
         assert run("load_fixed", record=str(profile)).returncode == 0
-    result = run(
-        "load_fixed",
-        profile=str(profile),
-        mode=mode,
-        seal="1",
-        on_miss="abort",
-        report=str(report),
-    )
+    result = run("load_fixed", profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
     assert result.returncode == 0, result.stderr
     assert json.loads(report.read_text())["misses"] == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_threads_of_a_module_that_is_opened_later_find_their_heaps(
-    mode: str, tmp_path: Path
-) -> None:
-    profile, report, plugin = (
-        tmp_path / "late.rtp",
-        tmp_path / "report.json",
-        str(PROGRAMS / "plugin.so"),
-    )
+def test_threads_of_a_module_that_is_opened_later_find_their_heaps(mode: str, tmp_path: Path) -> None:
+    profile, report, plugin = tmp_path / "late.rtp", tmp_path / "report.json", str(PROGRAMS / "plugin.so")
     for _ in range(3):
         assert run("late", plugin, record=str(profile)).returncode == 0
-    result = run(
-        "late",
-        plugin,
-        profile=str(profile),
-        mode=mode,
-        seal="1",
-        on_miss="abort",
-        report=str(report),
-    )
+    result = run("late", plugin, profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
     assert result.returncode == 0, result.stderr
     told = json.loads(report.read_text())
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
@@ -130,9 +76,7 @@ def test_threads_of_a_module_that_is_opened_later_find_their_heaps(
 def blocks_of_heaps(profile: Path) -> list[tuple[str, int, int]]:
     """Of each heap: its routine's module, its number, and the sum of its blocks. (docs/profile-format.md)"""
     data = profile.read_bytes()
-    header, records, record, bins = (
-        struct.unpack_from("<I", data, at)[0] for at in (12, 24, 28, 32)
-    )
+    header, records, record, bins = (struct.unpack_from("<I", data, at)[0] for at in (12, 24, 28, 32))
     found = []
     for at in range(header, header + records * record, record):
         module = data[at : at + 56].rstrip(b"\0").decode()
@@ -142,43 +86,26 @@ def blocks_of_heaps(profile: Path) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_thread_takes_over_the_heap_of_the_one_that_started_it(
-    mode: str, tmp_path: Path
-) -> None:
+def test_a_thread_takes_over_the_heap_of_the_one_that_started_it(mode: str, tmp_path: Path) -> None:
     profile, report = tmp_path / "chain.rtp", tmp_path / "report.json"
     for _ in range(3):
         assert run("chain", record=str(profile)).returncode == 0
-    of_chain = sorted(
-        (number, blocks)
-        for module, number, blocks in blocks_of_heaps(profile)
-        if module == "chain"
-    )
+    of_chain = sorted((number, blocks) for module, number, blocks in blocks_of_heaps(profile) if module == "chain")
     assert [number for number, _ in of_chain] == [0, 1]
     # The heap that is ready for each successor is not used, as it is offered the one with the blocks.
     assert of_chain[0][1] > 2000 and of_chain[1][1] == 0
-    result = run(
-        "chain",
-        profile=str(profile),
-        mode=mode,
-        seal="1",
-        on_miss="abort",
-        report=str(report),
-    )
+    result = run("chain", profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
     assert result.returncode == 0, result.stderr
     told = json.loads(report.read_text())
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
 
 
-def test_a_chain_goes_back_to_the_heap_that_the_profile_has_for_it(
-    tmp_path: Path,
-) -> None:
+def test_a_chain_goes_back_to_the_heap_that_the_profile_has_for_it(tmp_path: Path) -> None:
     # One of 40 threads with 2,000 blocks each is too early to take over, and has another heap, without a store.
     profile, report = tmp_path / "chain.rtp", tmp_path / "report.json"
     for _ in range(3):
         assert run("chain", record=str(profile)).returncode == 0
-    result = run(
-        "chain", "early", profile=str(profile), mode="pag", seal="1", report=str(report)
-    )
+    result = run("chain", "early", profile=str(profile), mode="pag", seal="1", report=str(report))
     assert result.returncode == 0, result.stderr
     assert 2000 <= json.loads(report.read_text())["misses"] < 2010  # those of that thread alone
 
@@ -198,9 +125,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_large_sizes_share_a_store_and_runs_tell_threads_apart(
-    mode: str, tmp_path: Path
-) -> None:
+def test_large_sizes_share_a_store_and_runs_tell_threads_apart(mode: str, tmp_path: Path) -> None:
     # Three blocks of 16 MiB for all sizes above 2 MiB, where a store for each size would be 200 MiB. Of the two threads
     # one has 2.9 MiB and the other 5.8: two runs do not tell them apart, and both get 5.8 in pag; five do. In seg they
     # share what both never had at one time.
@@ -210,15 +135,7 @@ def test_large_sizes_share_a_store_and_runs_tell_threads_apart(
         for _ in range(runs):
             assert run("turns", record=str(profile)).returncode == 0
         for seed in ("1", "2", "3"):
-            result = run(
-                "turns",
-                seed,
-                profile=str(profile),
-                mode=mode,
-                seal="1",
-                on_miss="abort",
-                report=str(report),
-            )
+            result = run("turns", seed, profile=str(profile), mode=mode, seal="1", on_miss="abort", report=str(report))
             assert result.returncode == 0, result.stderr
         told = json.loads(report.read_text())
         assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
@@ -233,14 +150,7 @@ def test_threads_that_race_share_what_one_of_them_needs(tmp_path: Path) -> None:
     for which in range(4):
         assert run("racing", str(which), record=str(profile)).returncode == 0
     for which in range(4):
-        result = run(
-            "racing",
-            str(which),
-            profile=str(profile),
-            mode="seg",
-            seal="1",
-            report=str(report),
-        )
+        result = run("racing", str(which), profile=str(profile), mode="seg", seal="1", report=str(report))
         assert result.returncode == 0, result.stderr
         told = json.loads(report.read_text())
         assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
@@ -251,12 +161,7 @@ def recorded_and_sealed(tmp_path: Path, mode: str, *command: str) -> dict[str, i
     profile, report = tmp_path / f"{command[-1]}.rtp", tmp_path / f"{command[-1]}.json"
     for _ in range(2):
         assert run(*command, record=str(profile)).returncode == 0
-    assert (
-        run(
-            *command, profile=str(profile), mode=mode, seal="1", report=str(report)
-        ).returncode
-        == 0
-    )
+    assert run(*command, profile=str(profile), mode=mode, seal="1", report=str(report)).returncode == 0
     return json.loads(report.read_text())
 
 
@@ -267,17 +172,13 @@ def test_classes_that_are_busy_in_turn_share_their_pages(tmp_path: Path) -> None
     assert told["prepared_bytes"] < 3.2 * MIB
 
 
-@pytest.mark.parametrize(
-    ("least", "most", "live", "misses"), [(20, 32, 7.7, 180), (33, 200, 34.5, 20)]
-)
+@pytest.mark.parametrize(("least", "most", "live", "misses"), [(20, 32, 7.7, 180), (33, 200, 34.5, 20)])
 def test_what_others_free_is_not_recorded_as_needed(
     least: int, most: int, live: float, misses: int, tmp_path: Path
 ) -> None:
     # 300 blocks are in use, and all are freed by another thread: they come back while the program is recorded, too.
     # Misses: of 18,000 requests (docs/bounded-work.md).
-    told = recorded_and_sealed(
-        tmp_path, "seg", "sparing", "passing", str(least), str(most)
-    )
+    told = recorded_and_sealed(tmp_path, "seg", "sparing", "passing", str(least), str(most))
     assert told["misses"] <= misses
     assert told["prepared_bytes"] < 1.6 * live * MIB
 
@@ -289,14 +190,7 @@ def test_small_sizes_that_take_turns_share_a_store(tmp_path: Path) -> None:
     assert run("sparing", "sizes", record=str(profile)).returncode == 0
     for seed in ("1", "2", "3"):
         result = run(
-            "sparing",
-            "sizes",
-            seed,
-            profile=str(profile),
-            mode="pag",
-            seal="1",
-            on_miss="abort",
-            report=str(report),
+            "sparing", "sizes", seed, profile=str(profile), mode="pag", seal="1", on_miss="abort", report=str(report)
         )
         assert result.returncode == 0, result.stderr
     told = json.loads(report.read_text())
@@ -304,17 +198,13 @@ def test_small_sizes_that_take_turns_share_a_store(tmp_path: Path) -> None:
     assert told["prepared_bytes"] < 8 * MIB
 
 
-def test_blocks_that_others_freed_come_back_where_memory_is_scarce(
-    tmp_path: Path,
-) -> None:
+def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Path) -> None:
     told = recorded_and_sealed(tmp_path, "seg", "sparing", "generations")
     assert told["misses"] <= 20  # of 350,000 requests
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_a_profile_the_modes_work_and_count_misses(
-    mode: str, tmp_path: Path
-) -> None:
+def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     result = run("load", mode=mode, report=str(report))
     assert result.returncode == 0 and result.stderr == ""
@@ -323,9 +213,7 @@ def test_without_a_profile_the_modes_work_and_count_misses(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_a_profile_nothing_goes_back_to_the_system(
-    mode: str, tmp_path: Path
-) -> None:
+def test_without_a_profile_nothing_goes_back_to_the_system(mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     assert run("turns", mode=mode, report=str(report)).returncode == 0
     assert json.loads(report.read_text())["purged_bytes"] == 0
@@ -342,12 +230,8 @@ def test_without_a_profile_nothing_goes_back_to_the_system(
         ("null", 0, "refused ", ""),
     ],
 )
-def test_what_becomes_of_a_miss(
-    profile: Path, on_miss: str, code: int, stdout: str, stderr: str
-) -> None:
-    result = run(
-        "load", "2000", profile=str(profile), mode="pag", seal="1", on_miss=on_miss
-    )
+def test_what_becomes_of_a_miss(profile: Path, on_miss: str, code: int, stdout: str, stderr: str) -> None:
+    result = run("load", "2000", profile=str(profile), mode="pag", seal="1", on_miss=on_miss)
     assert result.returncode == code
     assert stdout in result.stdout and stderr in result.stderr
     if on_miss == "null":
@@ -368,27 +252,17 @@ def test_runs_merge_by_maximum(tmp_path: Path) -> None:
 
 
 def peak_of_777(contents: bytes) -> int:
-    bins, record_bytes = (
-        struct.unpack_from("<I", contents, 32)[0],
-        struct.unpack_from("<I", contents, 28)[0],
-    )
+    bins, record_bytes = struct.unpack_from("<I", contents, 32)[0], struct.unpack_from("<I", contents, 28)[0]
     records = struct.unpack_from("<I", contents, 24)[0]
     assert bins == 273
     bin_of_832 = 29  # 768 is bin 28: (9 + 3) << 6 and (9 + 4) << 6
     starts = (64 + at * record_bytes for at in range(records))
-    return max(
-        struct.unpack_from("<I", contents, start + 72 + 4 * bin_of_832)[0]
-        for start in starts
-    )
+    return max(struct.unpack_from("<I", contents, start + 72 + 4 * bin_of_832)[0] for start in starts)
 
 
 def test_a_signal_saves_the_profile(tmp_path: Path) -> None:
     path = tmp_path / "p.rtp"
-    environment = os.environ | {
-        "LD_PRELOAD": LIBRARY,
-        "RTMALLOC_RECORD": str(path),
-        "RTMALLOC_RECORD_SIGNAL": "USR1",
-    }
+    environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_RECORD": str(path), "RTMALLOC_RECORD_SIGNAL": "USR1"}
     with subprocess.Popen(["sleep", "60"], env=environment) as process:
         deadline = time.monotonic() + 20
         time.sleep(0.3)
@@ -400,9 +274,7 @@ def test_a_signal_saves_the_profile(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"RTMPROF\n")
 
 
-def test_a_killed_program_leaves_the_old_profile_whole(
-    profile: Path, tmp_path: Path
-) -> None:
+def test_a_killed_program_leaves_the_old_profile_whole(profile: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.rtp"
     path.write_bytes(profile.read_bytes())
     environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_RECORD": str(path)}
@@ -469,44 +341,26 @@ def test_a_profile_larger_than_memory_is_refused(profile: Path, tmp_path: Path) 
     contents = bytearray(profile.read_bytes())
     records, record_bytes, bins = struct.unpack_from("<III", contents, 24)
     for at in range(records):
-        struct.pack_into(
-            "<I", contents, 64 + at * record_bytes + 72 + 4 * (bins - 1), 8
-        )  # blocks of 1 TiB
+        struct.pack_into("<I", contents, 64 + at * record_bytes + 72 + 4 * (bins - 1), 8)  # blocks of 1 TiB
     path = tmp_path / "p.rtp"
     path.write_bytes(checksummed(bytes(contents)))
     result = run("load", profile=str(path), mode="pag")
-    assert (
-        result.returncode == 0
-        and str(path) in result.stderr
-        and "memory" in result.stderr
-    )
+    assert result.returncode == 0 and str(path) in result.stderr and "memory" in result.stderr
 
 
 def test_a_short_block_with_a_large_alignment_is_recorded(tmp_path: Path) -> None:
     # It has no bin of its own; recording it crashed the program (found by fault injection in the modes).
     profile = tmp_path / "aligned.rtp"
-    program = (
-        "import ctypes; c = ctypes.CDLL(None); c.free.argtypes = [ctypes.c_void_p]; "
-    )
-    program += (
-        "c.aligned_alloc.restype = ctypes.c_void_p; c.free(c.aligned_alloc(8192, 27))"
-    )
+    program = "import ctypes; c = ctypes.CDLL(None); c.free.argtypes = [ctypes.c_void_p]; "
+    program += "c.aligned_alloc.restype = ctypes.c_void_p; c.free(c.aligned_alloc(8192, 27))"
     environment = os.environ | {"LD_PRELOAD": LIBRARY, "RTMALLOC_RECORD": str(profile)}
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "") and profile.is_file()
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("limit", ["5M", "6M"])
-def test_a_profile_for_which_there_is_no_memory_is_named(
-    profile: Path, mode: str, limit: str
-) -> None:
+def test_a_profile_for_which_there_is_no_memory_is_named(profile: Path, mode: str, limit: str) -> None:
     # Where the system refused a segment, mode seg touched it all the same (found by fault injection in the modes).
     result = run("/bin/echo", "goes on", profile=str(profile), mode=mode, limit=limit)
     assert (result.returncode, result.stdout) == (0, "goes on\n")
@@ -514,29 +368,21 @@ def test_a_profile_for_which_there_is_no_memory_is_named(
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"),
-    [("/nowhere/p.rtp", "there is no such file"), ("/tmp", "it is a directory")],
+    ("path", "reason"), [("/nowhere/p.rtp", "there is no such file"), ("/tmp", "it is a directory")]
 )
 def test_a_path_that_is_no_profile(path: str, reason: str) -> None:
     for option in ("profile", "record"):
         options = {option: path} | ({"mode": "pag"} if option == "profile" else {})
         result = run("load", **options)
         assert result.returncode == 0
-        assert path in result.stderr and reason in result.stderr, (
-            option,
-            result.stderr,
-        )
+        assert path in result.stderr and reason in result.stderr, (option, result.stderr)
 
 
 def test_a_profile_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     path = str(tmp_path / "file" / "p.rtp")  # not even root can
     result = run("load", record=path)
-    assert (
-        result.returncode == 0
-        and path in result.stderr
-        and "a part of its path is no folder" in result.stderr
-    )
+    assert result.returncode == 0 and path in result.stderr and "a part of its path is no folder" in result.stderr
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -561,31 +407,15 @@ def test_every_bit_matters(profile: Path, tmp_path: Path, mode: str) -> None:
     contents = profile.read_bytes()
     path = tmp_path / "p.rtp"
     for at in range(0, len(contents), max(1, len(contents) // 12)):
-        path.write_bytes(
-            contents[:at] + bytes([contents[at] ^ 16]) + contents[at + 1 :]
-        )
+        path.write_bytes(contents[:at] + bytes([contents[at] ^ 16]) + contents[at + 1 :])
         result = run("api", "seal_in_general", "x", profile=str(path), mode=mode)
         assert str(path) in result.stderr, at
 
 
 def test_memory_that_may_not_be_locked_is_a_warning(profile: Path) -> None:
-    command = [
-        "prlimit",
-        "--memlock=65536",
-        "setpriv",
-        "--bounding-set=-all",
-        "--inh-caps=-all",
-        "--",
-    ]
+    command = ["prlimit", "--memlock=65536", "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]
     if os.geteuid() == 0:
-        command = [
-            "prlimit",
-            "--memlock=65536",
-            "setpriv",
-            "--reuid=65534",
-            "--clear-groups",
-            "--",
-        ]
+        command = ["prlimit", "--memlock=65536", "setpriv", "--reuid=65534", "--clear-groups", "--"]
     plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     # The build folder may be one that only its owner can read.
     with tempfile.TemporaryDirectory() as shared:
@@ -595,16 +425,8 @@ def test_memory_that_may_not_be_locked_is_a_warning(profile: Path) -> None:
             shutil.copyfile(original, file)
             file.chmod(0o644)
         # Only the program itself has the library.
-        inner = [
-            "env",
-            f"LD_PRELOAD={files[0]}",
-            f"RTMALLOC_PROFILE={files[1]}",
-            "RTMALLOC_MODE=pag",
-            "/bin/true",
-        ]
-        result = subprocess.run(
-            [*command, *inner], env=plain, capture_output=True, text=True, check=False
-        )
+        inner = ["env", f"LD_PRELOAD={files[0]}", f"RTMALLOC_PROFILE={files[1]}", "RTMALLOC_MODE=pag", "/bin/true"]
+        result = subprocess.run([*command, *inner], env=plain, capture_output=True, text=True, check=False)
     assert result.returncode == 0
     assert "RLIMIT_MEMLOCK" in result.stderr and "65536" in result.stderr
 
@@ -613,11 +435,7 @@ def test_memory_that_may_not_be_locked_is_a_warning(profile: Path) -> None:
     ("scenario", "stdout", "stderr"),
     [
         ("load_late", "load 0\nagain 16\n", "loaded already"),
-        (
-            "seal_twice",
-            "load 0\nseal 0\nseal 114\nload 16\nunseal 0\nunseal 114\n",
-            "sealed already",
-        ),
+        ("seal_twice", "load 0\nseal 0\nseal 114\nload 16\nunseal 0\nunseal 114\n", "sealed already"),
         ("seal_by_two_threads", "load 0\nsum 114\n", "sealed already"),
         ("seal_in_general", "seal 22\n", "the mode is general"),
         ("bad_mode", "load 22\nload 22\nload 22\n", 'expected "seg" or "pag"'),

@@ -27,11 +27,7 @@ PYTHON = shutil.which("python3", path="/usr/bin") or "/usr/bin/python3"
 
 
 def environment(watch: bool = False, **options: object) -> dict[str, str]:
-    plain = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("RTMALLOC_", "LD_PRELOAD"))
-    }
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("RTMALLOC_", "LD_PRELOAD"))}
     preload = f"{LIBRARY} {WATCH}" if watch else LIBRARY
     told = {f"RTMALLOC_{name.upper()}": str(value) for name, value in options.items()}
     return plain | {"PYTHONHASHSEED": "0", "LD_PRELOAD": preload} | told
@@ -41,9 +37,7 @@ def allocator_faults(stderr: str) -> int:
     found = re.search(r"watch: faults (-?\d+) of (\d+)", stderr)
     assert found, stderr
     if int(found[1]) < 0:
-        pytest.skip(
-            "perf_event_open is not permitted here: page faults were not watched"
-        )
+        pytest.skip("perf_event_open is not permitted here: page faults were not watched")
     return int(found[1])
 
 
@@ -59,9 +53,7 @@ def test_sealed_python(tmp_path: Path, mode: str) -> None:
             capture_output=True,
         )
     sealed = environment(True, profile=profile, mode=mode, seal=1, report=report)
-    done = subprocess.run(
-        [PYTHON, "-c", SCRIPT], env=sealed, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([PYTHON, "-c", SCRIPT], env=sealed, check=True, capture_output=True, text=True)
     told = json.loads(report.read_text())
     assert done.stdout == "3000\n"
     assert (told["misses"], told["system_calls_since_seal"], told["sealed"]) == (
@@ -74,13 +66,7 @@ def test_sealed_python(tmp_path: Path, mode: str) -> None:
 
 # Each has its own sizes, and what of the allocator's own memory a path reads depends on them: a page with nothing behind it
 # in its list, for example, comes before the null span, which is the library's and lies beside no heap.
-LOADS = (
-    "synthetic",
-    "taskset --max 20480",
-    "anysize --live 300 --max 65536",
-    "anysize --live 3000",
-    "adversary --seed 3",
-)
+LOADS = ("synthetic", "taskset --max 20480", "anysize --live 300 --max 65536", "anysize --live 3000", "adversary --seed 3")
 
 
 @pytest.mark.parametrize("mode", ["seg", "pag"])
@@ -90,22 +76,11 @@ def test_sealed_loads(tmp_path: Path, load: str, mode: str) -> None:
     command = [str(Path(os.environ["RTM_STEPS"], program)), *arguments]
     profile, report = tmp_path / "p.rtp", tmp_path / "report.json"
     for _ in range(2):
-        subprocess.run(
-            command,
-            env=environment(True, record=profile),
-            check=True,
-            capture_output=True,
-        )
+        subprocess.run(command, env=environment(True, record=profile), check=True, capture_output=True)
     sealed = environment(True, profile=profile, mode=mode, seal=1, report=report)
-    done = subprocess.run(
-        command, env=sealed, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(command, env=sealed, check=True, capture_output=True, text=True)
     told = json.loads(report.read_text())
-    assert (told["misses"], told["system_calls_since_seal"], told["sealed"]) == (
-        0,
-        0,
-        1,
-    ), told
+    assert (told["misses"], told["system_calls_since_seal"], told["sealed"]) == (0, 0, 1), told
     assert allocator_faults(done.stderr) == 0, done.stderr
 
 
@@ -128,12 +103,7 @@ print(3000)
 def test_threads_of_python_find_their_heaps(mode: str, tmp_path: Path) -> None:
     profile, report = tmp_path / "p.rtp", tmp_path / "report.json"
     for _ in range(3):
-        subprocess.run(
-            [PYTHON, "-c", THREADS],
-            env=environment(record=profile),
-            check=True,
-            capture_output=True,
-        )
+        subprocess.run([PYTHON, "-c", THREADS], env=environment(record=profile), check=True, capture_output=True)
     sealed = environment(profile=profile, mode=mode, seal=1, report=report)
     subprocess.run([PYTHON, "-c", THREADS], env=sealed, check=True, capture_output=True)
     told = json.loads(report.read_text())
@@ -158,12 +128,7 @@ def serve(folder: Path, told: dict[str, str]) -> str:
     errors = folder / "stderr"
     with (
         errors.open("w") as stderr,
-        subprocess.Popen(
-            ["redis-server", *options],
-            env=told,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-        ) as server,
+        subprocess.Popen(["redis-server", *options], env=told, stdout=subprocess.DEVNULL, stderr=stderr) as server,
     ):
         try:
             deadline = time.monotonic() + 60
@@ -200,14 +165,10 @@ def serve(folder: Path, told: dict[str, str]) -> str:
     return errors.read_text()
 
 
-@pytest.mark.skipif(
-    not shutil.which("redis-benchmark"), reason="redis is not installed"
-)
+@pytest.mark.skipif(not shutil.which("redis-benchmark"), reason="redis is not installed")
 @pytest.mark.parametrize("mode", ["seg", "pag"])
 def test_sealed_redis(mode: str) -> None:
-    with tempfile.TemporaryDirectory(
-        prefix="redis-"
-    ) as name:  # pytest's paths are too long for a socket
+    with tempfile.TemporaryDirectory(prefix="redis-") as name:  # pytest's paths are too long for a socket
         folder = Path(name)
         profile, report = folder / "p.rtp", folder / "report.json"
         for _ in range(2):
@@ -223,15 +184,11 @@ def test_sealed_redis(mode: str) -> None:
             profile,
         ]
         subprocess.run(raise_, check=True, stdout=subprocess.DEVNULL)
-        stderr = serve(
-            folder, environment(True, profile=profile, mode=mode, seal=1, report=report)
-        )
+        stderr = serve(folder, environment(True, profile=profile, mode=mode, seal=1, report=report))
         told = json.loads(report.read_text())
     # Its threads are known although it overwrites its name. Its clients come in another order each time: a block or two
     # may be missed in spite of the headroom, and only a miss may make a system call.
     assert (told["sealed"], told["misses_thread"]) == (1, 0), told
-    assert told["misses"] <= 10 and told["system_calls_since_seal"] <= told["misses"], (
-        told
-    )
+    assert told["misses"] <= 10 and told["system_calls_since_seal"] <= told["misses"], told
     if told["misses"] == 0:
         assert allocator_faults(stderr) == 0, stderr

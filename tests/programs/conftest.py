@@ -31,17 +31,12 @@ def witness(tmp_path_factory: pytest.TempPathFactory) -> Path:
         absent("gcc")
     library = tmp_path_factory.mktemp("witness") / "witness.so"
     source = Path(__file__).resolve().parent / "witness.c"
-    subprocess.run(
-        ["gcc", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", library, source],
-        check=True,
-    )
+    subprocess.run(["gcc", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", library, source], check=True)
     return library
 
 
 @pytest.fixture(params=["normal", "debug"])
-def preloaded(
-    request: pytest.FixtureRequest, witness: Path, tmp_path: Path
-) -> Allocator:
+def preloaded(request: pytest.FixtureRequest, witness: Path, tmp_path: Path) -> Allocator:
     """The library under test."""
     if request.param == "normal":
         library = library_path("RTM_LIBRARY", "librtmalloc.so")
@@ -68,9 +63,7 @@ def scale(request: pytest.FixtureRequest) -> int:
 
 def absent(name: str) -> None:
     """Skips the test, or fails it where programs are required."""
-    required = (
-        os.environ.get("CI") == "true" or os.environ.get("RTM_REQUIRE_PROGRAMS") == "1"
-    )
+    required = os.environ.get("CI") == "true" or os.environ.get("RTM_REQUIRE_PROGRAMS") == "1"
     if required and name in REQUIRED:
         pytest.fail(f"{name} is not installed, and is required here")
     pytest.skip(f"{name} is not installed")

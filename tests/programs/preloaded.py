@@ -20,15 +20,10 @@ class Allocator:
     """Where the witness writes, one file for each allocator."""
 
     def environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
-        base = {
-            name: value for name, value in os.environ.items() if name != "LD_PRELOAD"
-        }
+        base = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         base |= {"LC_ALL": "C.UTF-8", **(extra or {})}
         if self.library is not None:
-            base |= {
-                "LD_PRELOAD": f"{self.witness}:{self.library}",
-                "RTM_WITNESS": str(self.testimony),
-            }
+            base |= {"LD_PRELOAD": f"{self.witness}:{self.library}", "RTM_WITNESS": str(self.testimony)}
         return base
 
     @property
@@ -40,35 +35,19 @@ class Allocator:
         if self.library is None:
             return
         assert self.testimony.exists(), f"{self.library} was not loaded"
-        mallocs = {
-            Path(line).resolve() for line in self.testimony.read_text().splitlines()
-        }
-        assert mallocs == {self.library}, (
-            f"malloc came from {mallocs}, expected {self.library}"
-        )
+        mallocs = {Path(line).resolve() for line in self.testimony.read_text().splitlines()}
+        assert mallocs == {self.library}, f"malloc came from {mallocs}, expected {self.library}"
 
-    def run(
-        self,
-        *command: object,
-        env: dict[str, str] | None = None,
-        cwd: Path | None = None,
-    ) -> Output:
+    def run(self, *command: object, env: dict[str, str] | None = None, cwd: Path | None = None) -> Output:
         """Runs the command to its end; it must succeed and, on a library, have used it."""
         if self.testimony.exists():
             self.testimony.unlink()
         words = [str(word) for word in command]
         result = subprocess.run(
-            words,
-            env=self.environment(env),
-            cwd=cwd,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=False,
+            words, env=self.environment(env), cwd=cwd, capture_output=True, timeout=TIMEOUT_S, check=False
         )
         message = result.stderr.decode(errors="replace")[-2000:]
-        assert result.returncode == 0, (
-            f"{words} on {self.library or 'system'}: {result.returncode}\n{message}"
-        )
+        assert result.returncode == 0, f"{words} on {self.library or 'system'}: {result.returncode}\n{message}"
         self.check_was_used()
         return Output(result.stdout, result.stderr)
 

@@ -28,11 +28,7 @@ def sources(folder: Path, most: int) -> list[Path]:
 
 
 def test_compiling_the_core(
-    system: Allocator,
-    preloaded: Allocator,
-    scale: int,
-    program: Callable[[str], str],
-    tmp_path: Path,
+    system: Allocator, preloaded: Allocator, scale: int, program: Callable[[str], str], tmp_path: Path
 ) -> None:
     gcc = program("gcc")
     files = sources(tmp_path, most=1000 if scale > 1 else 4)

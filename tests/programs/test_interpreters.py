@@ -19,27 +19,21 @@ def test_python(system: Allocator, preloaded: Allocator, scale: int) -> None:
     assert preloaded.run(*command, env=env) == expected
 
 
-def test_lua(
-    system: Allocator, preloaded: Allocator, scale: int, program: Find
-) -> None:
+def test_lua(system: Allocator, preloaded: Allocator, scale: int, program: Find) -> None:
     command = (program("lua5.4"), LOADS / "load.lua", scale)
     expected = system.run(*command)
     assert expected.stdout.count(b"\n") == 2 and expected.stderr == b""
     assert preloaded.run(*command) == expected
 
 
-def test_node(
-    system: Allocator, preloaded: Allocator, scale: int, program: Find
-) -> None:
+def test_node(system: Allocator, preloaded: Allocator, scale: int, program: Find) -> None:
     command = (program("node"), LOADS / "load.js", scale)
     expected = system.run(*command)
     assert expected.stdout.count(b"\n") == 5 and expected.stderr == b""
     assert preloaded.run(*command) == expected
 
 
-def test_java(
-    system: Allocator, preloaded: Allocator, scale: int, program: Find
-) -> None:
+def test_java(system: Allocator, preloaded: Allocator, scale: int, program: Find) -> None:
     program("javac")  # a Java runtime alone cannot start a source file
     command = (program("java"), "-Xmx256m", LOADS / "Load.java", scale)
     expected = system.run(*command)

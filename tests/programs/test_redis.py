@@ -18,32 +18,16 @@ BENCHMARKED = "set,get,incr,lpush,rpop,sadd,hset,zadd,mset"
 @contextlib.contextmanager
 def server(allocator: Allocator, program: Find) -> Iterator[Path]:
     """A server on a socket of its own, without a port; it is killed at the end, whatever happens."""
-    with tempfile.TemporaryDirectory(
-        prefix="redis-"
-    ) as folder:  # pytest's paths are too long for a socket
+    with tempfile.TemporaryDirectory(prefix="redis-") as folder:  # pytest's paths are too long for a socket
         socket = Path(folder) / "socket"
-        options = (
-            "--port",
-            "0",
-            "--unixsocket",
-            socket,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            folder,
-        )
+        options = ("--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", folder)
         command = [program("redis-server"), *options, "--enable-debug-command", "yes"]
         if allocator.testimony.exists():
             allocator.testimony.unlink()
         log = Path(folder) / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [str(word) for word in command],
-                env=allocator.environment(),
-                stdout=output,
-                stderr=output,
+                [str(word) for word in command], env=allocator.environment(), stdout=output, stderr=output
             )
         try:
             for _ in range(200):
@@ -53,10 +37,7 @@ def server(allocator: Allocator, program: Find) -> Iterator[Path]:
             assert process.poll() is None and socket.exists(), log.read_text()
             allocator.check_was_used()
             if allocator.library is not None:
-                assert (
-                    str(allocator.library)
-                    in Path(f"/proc/{process.pid}/maps").read_text()
-                )
+                assert str(allocator.library) in Path(f"/proc/{process.pid}/maps").read_text()
             yield socket
             assert process.poll() is None, f"the server died\n{log.read_text()[-3000:]}"
         finally:
@@ -82,36 +63,13 @@ def contents(allocator: Allocator, program: Find, scale: int) -> tuple[bytes, by
     """The digest and the dumps of the data, loaded into a server that has served a benchmark."""
     requests = 3000 * scale
     with server(allocator, program) as socket:
-        benchmark = (
-            "-s",
-            socket,
-            "-n",
-            requests,
-            "-c",
-            20,
-            "-d",
-            500,
-            "-r",
-            1000,
-            "-q",
-            "-t",
-            BENCHMARKED,
-        )
+        benchmark = ("-s", socket, "-n", requests, "-c", 20, "-d", 500, "-r", 1000, "-q", "-t", BENCHMARKED)
         result = allocator.run(program("redis-benchmark"), *benchmark)
-        assert (
-            b"requests per second" in result.stdout
-            and b"rror" not in result.stdout + result.stderr
-        )
+        assert b"requests per second" in result.stdout and b"rror" not in result.stdout + result.stderr
         client = [program("redis-cli"), "-s", str(socket)]
 
         def ask(*words: str, stdin: bytes | None = None) -> bytes:
-            run = subprocess.run(
-                [*client, *words],
-                input=stdin,
-                capture_output=True,
-                timeout=TIMEOUT_S,
-                check=True,
-            )
+            run = subprocess.run([*client, *words], input=stdin, capture_output=True, timeout=TIMEOUT_S, check=True)
             return run.stdout
 
         ask("FLUSHALL")
@@ -120,17 +78,11 @@ def contents(allocator: Allocator, program: Find, scale: int) -> tuple[bytes, by
         keys = sorted(ask("--raw", "KEYS", "*").decode().split())
         assert len(keys) > 500
         # Hashes have an order of their own in every process; the digest covers them.
-        dumps = ask(
-            stdin="\n".join(
-                f"DUMP {key}" for key in keys if not key.startswith("hash")
-            ).encode()
-        )
+        dumps = ask(stdin="\n".join(f"DUMP {key}" for key in keys if not key.startswith("hash")).encode())
         return ask("DEBUG", "DIGEST"), dumps
 
 
-def test_data_after_a_benchmark(
-    system: Allocator, preloaded: Allocator, scale: int, program: Find
-) -> None:
+def test_data_after_a_benchmark(system: Allocator, preloaded: Allocator, scale: int, program: Find) -> None:
     expected = contents(system, program, scale)
     assert len(expected[0].strip()) == 40
     assert contents(preloaded, program, scale) == expected
