@@ -24,9 +24,9 @@ from rtmalloc_tools.profile.stores import stores_of
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks for what the profile counts. What it does not count is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth and 256 KiB more, where threads race "
-    "the least of each and what they share. Not a bound of what the program needs: another order of requests may "
-    "fragment more, and is then a miss.",
+    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth and 256 KiB more, and where "
+    "threads race, the least of each and what they share. Not a bound of what the program needs: another order of "
+    "requests may fragment more, and is then a miss.",
 }
 ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
