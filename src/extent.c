@@ -20,7 +20,7 @@ RTM_INLINE void insert(struct heap *heap, struct span *span, size_t length) {
   span->extent_next = next;
   span->extent_link = &list->first;
   list->first = span;
-  if (next)
+  if (RTM_UNLIKELY(next != NULL))
     next->extent_link = &span->extent_next;
   else
     extent->lists |= list->bit;
@@ -82,7 +82,7 @@ RTM_INLINE struct span *take_first(struct heap *heap, struct extent_list *list, 
   RTM_KEEP(list);
   struct span *span = list->first, *next = span->extent_next;
   list->first = next;
-  if (next)
+  if (RTM_UNLIKELY(next != NULL))
     next->extent_link = &list->first;
   else
     heap->extent.lists ^= list->bit;
@@ -93,7 +93,7 @@ RTM_INLINE struct span *take_first(struct heap *heap, struct extent_list *list, 
 
 // NULL: there is none of this length.
 RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index) {
-  uint64_t found = heap->extent.lists & ~UINT64_C(0) << heap->extent.list_for[length];
+  uint64_t found = heap->extent.lists & ~UINT64_C(0) << (length - 1);  // list_for[length]
   if (RTM_UNLIKELY(!found)) return NULL;
   return take_first(heap, &heap->extent.list[bits_lowest(found)], length, index);
 }

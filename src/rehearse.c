@@ -3,25 +3,34 @@
 
 #include "alloc.h"
 #include "mode.h"
+#include "rtmalloc.h"
 #include "store.h"
 
-static void take_and_give(size_t size) {
-  void *block = alloc_fast(size);
-  if (block) free_fast(block);
+static void give_any(void *block, size_t size) {
+  (void)size;
+  rtm_free(block);
+}
+
+// Weak: override/fronts.c has more of them.
+__attribute__((weak)) const struct front rtm_fronts[] = {{rtm_malloc, give_any}, {NULL, NULL}};
+
+static void take_and_give(const struct front *front, size_t size) {
+  void *block = front->take(size);
+  if (block) front->give(block, size);
 }
 
 // In mode `pag`. (Mode `seg` has stores for its largest blocks, but what is freed there does not come back to the
 // list.)
 static bool has_linked(const struct span *store) { return store->free != NULL; }
 
-static void rehearse_class(struct heap *heap, unsigned class) {
+static void rehearse_class(const struct front *front, struct heap *heap, unsigned class) {
   size_t size = rtm_shape[class].block_size;
   if (heap->page[class]->kind == SPAN_STORE) {
-    if (has_linked(heap->page[class])) take_and_give(size);
+    if (has_linked(heap->page[class])) take_and_give(front, size);
   } else if (extent_may_open(heap, class)) {
-    void *block = alloc_fast(size);
-    if (heap->page[class]->flags & PAGE_FRESH) take_and_give(size);  // the page is extended
-    free_fast(block);
+    void *block = front->take(size);
+    if (heap->page[class]->flags & PAGE_FRESH) take_and_give(front, size);  // the page is extended
+    front->give(block, size);
     extent_close(heap, class);
   }
 }
@@ -43,13 +52,17 @@ static void rehearse_queue(struct heap *heap) {
   extent_close(heap, class);
 }
 
+static void rehearse_front(const struct front *front, struct heap *heap) {
+  for (unsigned class = 1; class <= CLASSES; class ++) rehearse_class(front, heap, class);
+  if (extent_has_span(heap, BLOCK_MAX + 1)) take_and_give(front, BLOCK_MAX + 1);
+  for (unsigned bin = 0; heap->stores->mode == MODE_PAG && bin < BINS_LARGE; bin++)
+    if (has_linked(heap->stores->large[bin])) take_and_give(front, bin_size(CLASSES + 1 + bin));
+}
+
 void rehearse(void) {
   struct heap *heap = rtm_fast_heap;
   // (The secure variant's blocks do not come back at once, and not in the order in which they went.)
   if (SECURE_VARIANT || !heap->stores) return;
-  for (unsigned class = 1; class <= CLASSES; class ++) rehearse_class(heap, class);
   rehearse_queue(heap);
-  if (extent_has_span(heap, BLOCK_MAX + 1)) take_and_give(BLOCK_MAX + 1);
-  for (unsigned bin = 0; heap->stores->mode == MODE_PAG && bin < BINS_LARGE; bin++)
-    if (has_linked(heap->stores->large[bin])) take_and_give(bin_size(CLASSES + 1 + bin));
+  for (const struct front *front = rtm_fronts; front->take; front++) rehearse_front(front, heap);
 }

@@ -8,6 +8,15 @@
 
 #include "heap.h"
 
+// What a program calls: each has its own copy of the fast path, which is to be in the caches, too.
+struct front {
+  void *(*take)(size_t size);
+  void (*give)(void *block, size_t size);
+};
+// rtm_malloc; in the libraries that override malloc, more (override/fronts.c). The last one is empty. The first is
+// rehearsed first, and so may be forgotten first.
+RTM_HIDDEN extern const struct front rtm_fronts[];
+
 // Nothing where the thread has no prepared heap, or its operations are counted or checked. O(classes and bins).
 void rehearse(void);
 
