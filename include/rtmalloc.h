@@ -105,6 +105,12 @@ RTM_API int rtm_seal(void);
 /* 0, or EALREADY if the process was not sealed. O(1). */
 RTM_API int rtm_unseal(void);
 
+/* A block of each kind goes out of the calling thread's prepared heap and comes back, so that its next operations find
+ * code and data in the caches. rtm_seal does it for the thread that calls it, the start for the main thread; others call
+ * this when they are set up. At any time, sealed or not. 0; EINVAL if the thread has no prepared heap, with a line on
+ * stderr. O(sizes that the profile has). */
+RTM_API int rtm_rehearse(void);
+
 /* How many misses there were, of all kinds or of one. O(1). */
 RTM_API uint64_t rtm_misses(void);
 RTM_API uint64_t rtm_misses_of(enum rtm_miss kind);

@@ -35,7 +35,8 @@ static const char *check_page(const struct heap *heap, struct span *page) {
   const struct class_shape *shape = &rtm_shape[page->kind];
   uint32_t blocks = page_blocks(page), listed = 0;
   REQUIRE(page->reciprocal == shape->reciprocal, "a page has its class's reciprocal");
-  REQUIRE(page->length - span_guard() <= shape->granules_most ||
+  uint32_t most = heap->keeps_class_pages ? size_class_granules(page->kind) : shape->granules_most;
+  REQUIRE(page->length - span_guard() <= most ||
               page->length <= 3 ||  // a segment without descriptors (segment.c)
               (heap->stores && page->length <= PAGE_GRANULES_MAX),
           "a page is no longer than its class allows");

@@ -465,6 +465,17 @@ int rtm_seal(void) {
   return state.mode == MODE_GENERAL ? EINVAL : EALREADY;
 }
 
+int rtm_rehearse(void) {
+  const struct heap *heap = heap_of_thread();
+  if (heap && heap->stores) {
+    rehearse();
+    return 0;
+  }
+  message_warn("rtm_rehearse", mode_name(),
+               "this thread has no prepared heap: load a profile that has one for it (rtmalloc profile show)");
+  return EINVAL;
+}
+
 int rtm_unseal(void) {
   os_lock_acquire(&state.lock);
   bool was = atomic_exchange_explicit(&state.sealed, false, memory_order_seq_cst);

@@ -109,7 +109,7 @@ RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
 
 // Of a heap that keeps its classes' pages, a class keeps this many; more would be the sum of what each class ever
 // needed.
-enum { CLASS_KEEPS = 4 };
+enum { CLASS_KEEPS = 2 };
 
 static RTM_NOINLINE void emptied_unusual(struct heap *heap, struct span *page) {
   if (heap->keeps_class_pages && heap->keeps_pages && heap->pages[page->kind] <= CLASS_KEEPS) return;
@@ -239,23 +239,48 @@ RTM_INLINE uint32_t length_of_new(const struct heap *heap, unsigned class) {
   return RTM_UNLIKELY(segment_is_urgent(heap)) ? page_first_length(class) : page_next_length(heap, class);
 }
 
+// Of a heap that keeps its classes' pages: the first is full-grown, and each further one twice as long as the last, until
+// it has as many blocks as a page can have. So a class has few pages, and finds free blocks in the current one.
+RTM_INLINE uint32_t length_of_kept(const struct heap *heap, unsigned class) {
+  enum { DOUBLINGS_MOST = 4 };
+  _Static_assert(PAGE_GRANULES_MAX << DOUBLINGS_MOST <= MEDIUM_GRANULES_MAX, "several fit in a segment");
+  uint32_t doublings = heap->pages[class] < DOUBLINGS_MOST ? heap->pages[class] : DOUBLINGS_MOST;
+  uint32_t length = (uint32_t)rtm_shape[class].granules_most << doublings;
+  uint32_t most = size_class_granules(class);
+  return (length < most ? length : most) + span_guard();
+}
+
+// What page_set_table leaves out of a page of more than PAGE_GRANULES_MAX.
+RTM_INLINE void set_middle_of_table(const struct span *page) {
+  uint32_t *table = rtm_window_table + span_granule(page);
+  for (uint32_t at = PAGE_GRANULES_MAX / 2; at + PAGE_GRANULES_MAX / 2 < page->length; at++) table[at] = table[0];
+}
+
 // With all that may be in the way.
 RTM_INLINE void *begin_carefully(struct heap *heap, unsigned class) {
   bool zero;
-  uint32_t full_grown = rtm_shape[class].granules_most + span_guard();
-  uint32_t length = heap->keeps_class_pages ? full_grown : length_of_new(heap, class);
+  uint32_t length = heap->keeps_class_pages ? length_of_kept(heap, class) : length_of_new(heap, class);
   struct span *page = segment_take(heap, NULL, length, &zero);
+  if (!page) page = segment_take(heap, NULL, page_first_length(class), &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
   if (!hint_vacant(&heap->hints, class) && !hint_late(&heap->hints, class)) {
     segment_give(heap, page, zero ? 0 : page->length);
     return page_out_of_memory(class);
   }
   void *block = begin_at(heap, class, page, hint_vacant(&heap->hints, class));
+  set_middle_of_table(page);
   if (heap->record) record_page(heap->record, page);
   return block;
 }
 
-static RTM_NOINLINE void *take_new_unusual(struct heap *heap, unsigned class) { return begin_carefully(heap, class); }
+static void *take_of_queue(struct heap *heap, unsigned class);
+
+// (What page_wants_another goes by does not hold for longer pages.)
+static RTM_NOINLINE void *take_new_unusual(struct heap *heap, unsigned class) {
+  const struct span *first = span_at(heap->queue[class].head);
+  bool enough = heap->queue[class].head && first->used <= page_blocks(first) / 8 * 7;
+  return heap->keeps_class_pages && enough ? take_of_queue(heap, class) : begin_carefully(heap, class);
+}
 
 // Not all that is in segments is mapped, or there is no spare segment, or only part of one: what is mapped is locked,
 // or the system refused memory.
@@ -430,6 +455,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
 
 void page_leave_all(struct heap *heap) {
   if (heap->record) record_leave(heap->record);
+  if (heap->keeps_class_pages) return;  // for the next thread
   heap->keeps_pages = false;
   for (unsigned class = 1; class <= CLASSES; class ++) {
     // A page that was kept is the first in its queue.

@@ -48,4 +48,10 @@ RTM_INLINE unsigned size_class(size_t size) {
   return RTM_READ_RELAXED(rtm_class_of[(size + BLOCK_ALIGNMENT - 1) >> BLOCK_SHIFT]);
 }
 
+// Of PAGE_BLOCKS_MAX blocks of the class: more granules are of no use to a page. Above 256 bytes a block that is more
+// than PAGE_GRANULES_MAX (page.c, length_of_kept).
+RTM_INLINE uint32_t size_class_granules(unsigned class) {
+  return (PAGE_BLOCKS_MAX * rtm_shape[class].block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT;
+}
+
 #endif

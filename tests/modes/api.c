@@ -46,6 +46,21 @@ static void seal_by_two_threads(void) {
   printf("sum %d\n", (int)((intptr_t)results[0] + (intptr_t)results[1]));
 }
 
+static void *rehearse(void *unused) {
+  (void)unused;
+  free(malloc(3000));
+  return (void *)(intptr_t)rtm_rehearse();
+}
+
+static void rehearse_threads(void) {
+  pthread_t thread;
+  void *result;
+  free(malloc(100));
+  pthread_create(&thread, NULL, rehearse, NULL);
+  pthread_join(thread, &result);
+  printf("main %d\nthread %d\n", rtm_rehearse(), (int)(intptr_t)result);
+}
+
 static void seal_in_general(void) { printf("seal %d\n", rtm_seal()); }
 
 static void bad_mode(void) {
@@ -82,6 +97,7 @@ int main(int count, char **arguments) {
   } scenarios[] = {{"load_late", load_late},
                    {"seal_twice", seal_twice},
                    {"seal_by_two_threads", seal_by_two_threads},
+                   {"rehearse_threads", rehearse_threads},
                    {"seal_in_general", seal_in_general},
                    {"bad_mode", bad_mode},
                    {"fork_after_seal", fork_after_seal},

@@ -450,6 +450,18 @@ def test_the_functions(profile: Path, scenario: str, stdout: str, stderr: str) -
     assert stderr in result.stderr
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_each_thread_may_rehearse(tmp_path: Path, mode: str) -> None:
+    path, report = tmp_path / "p.rtp", tmp_path / "report.json"
+    result = run("api", "rehearse_threads", "x", record=str(path))
+    assert result.stdout == "main 22\nthread 22\n"
+    assert result.stderr.count("this thread has no prepared heap") == 2
+    result = run("api", "rehearse_threads", "x", profile=str(path), mode=mode, seal="1", report=str(report))
+    assert result.stdout == "main 0\nthread 0\n"
+    assert not result.stderr
+    assert json.loads(report.read_text())["misses"] == 0
+
+
 def test_options_that_make_no_sense_are_named(profile: Path) -> None:
     assert "RTMALLOC_MODE" in run("load", mode="fast").stderr
     assert "RTMALLOC_ON_MISS" in run("load", on_miss="cry").stderr
