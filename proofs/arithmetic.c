@@ -94,7 +94,7 @@ static void division_by_every_reciprocal(void) {
 // Each block of each page has a bit of its own, in a word that exists, and lies in the page.
 static void every_block_of_every_page_has_its_bit(void) {
   for (unsigned class = 1; class <= CLASSES; class ++)
-    for (uint32_t length = 1; length <= PAGE_GRANULES_MAX; length++) {
+    for (uint32_t length = 1; length <= PAGE_GRANULES_KEPT; length++) {
       struct span page = {.length = length, .reciprocal = rtm_shape[class].reciprocal};
       uint32_t size = rtm_shape[class].block_size, blocks = page_blocks(&page);
       uint32_t fit = (length << GRANULE_SHIFT) / size;

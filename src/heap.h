@@ -59,7 +59,7 @@ struct heap {
   int32_t rest;                    // bytes to be handed out until it collects again (remote.h)
   uint32_t visited;                // the class that it has looked at last
   bool unusual;                    // recorded, prepared, keeps its classes' pages, or rtm_no_heap
-  bool keeps_class_pages;          // mode `pag` without a profile: pages are full-grown, and a few stay their class's
+  bool keeps_class_pages;          // mode `pag` without a profile: pages are long, and a few stay their class's
   struct stores *stores;           // a prepared heap's (store.h); NULL: a general one
   size_t store_from, store_reach;  // of large sizes, the stores' are [store_from, store_from + store_reach)
   struct record *record;           // counts its peaks (record.h); NULL: not recorded

@@ -11,7 +11,7 @@
 //     one-word update of class to page        as in general                      no update
 //     no collecting of retired pages          an empty page is given back        none
 // Without a profile both are as general mode, and nothing goes back to the system (segment_keep_all, arena_keep); in
-// `pag` pages are full-grown and a class keeps a few of them (heap->keeps_class_pages, page.c).
+// `pag` pages are long, and a class keeps a few of them (heap->keeps_class_pages, page.c).
 #ifndef RTM_MODE_H
 #define RTM_MODE_H
 

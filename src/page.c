@@ -107,12 +107,17 @@ RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
   return !page_is_only(page) || !page_may_stay(heap, page);
 }
 
-// Of a heap that keeps its classes' pages, a class keeps this many; more would be the sum of what each class ever
-// needed.
+// Of a heap that keeps its classes' pages, a class keeps this many, none longer than its second one was; more would be
+// the sum of what each class ever needed.
 enum { CLASS_KEEPS = 2 };
 
+RTM_INLINE bool class_keeps(const struct heap *heap, const struct span *page) {
+  return heap->keeps_class_pages && heap->keeps_pages && heap->pages[page->kind] <= CLASS_KEEPS &&
+         page->length <= 2 * PAGE_GRANULES_MAX;
+}
+
 static RTM_NOINLINE void emptied_unusual(struct heap *heap, struct span *page) {
-  if (heap->keeps_class_pages && heap->keeps_pages && heap->pages[page->kind] <= CLASS_KEEPS) return;
+  if (class_keeps(heap, page)) return;
   if (!has_no_use(heap, page)) return;
   page_dequeue(heap, page);
   page_release(heap, page);
@@ -242,9 +247,10 @@ RTM_INLINE uint32_t length_of_new(const struct heap *heap, unsigned class) {
 // Of a heap that keeps its classes' pages: the first is full-grown, and each further one twice as long as the last, until
 // it has as many blocks as a page can have. So a class has few pages, and finds free blocks in the current one.
 RTM_INLINE uint32_t length_of_kept(const struct heap *heap, unsigned class) {
-  enum { DOUBLINGS_MOST = 4 };
-  _Static_assert(PAGE_GRANULES_MAX << DOUBLINGS_MOST <= MEDIUM_GRANULES_MAX, "several fit in a segment");
-  uint32_t doublings = heap->pages[class] < DOUBLINGS_MOST ? heap->pages[class] : DOUBLINGS_MOST;
+  enum { DOUBLINGS_MOST = SECURE_VARIANT ? 0 : 4 };  // (secure_number divides in pages of the usual length only)
+  _Static_assert(PAGE_GRANULES_MAX << DOUBLINGS_MOST <= PAGE_GRANULES_KEPT, "proofs/arithmetic.c has these");
+  uint32_t doublings = heap->pages[class];
+  if (doublings > DOUBLINGS_MOST) doublings = DOUBLINGS_MOST;
   uint32_t length = (uint32_t)rtm_shape[class].granules_most << doublings;
   uint32_t most = size_class_granules(class);
   return (length < most ? length : most) + span_guard();
@@ -261,7 +267,7 @@ RTM_INLINE void *begin_carefully(struct heap *heap, unsigned class) {
   bool zero;
   uint32_t length = heap->keeps_class_pages ? length_of_kept(heap, class) : length_of_new(heap, class);
   struct span *page = segment_take(heap, NULL, length, &zero);
-  if (!page) page = segment_take(heap, NULL, page_first_length(class), &zero);
+  if (RTM_UNLIKELY(!page)) page = segment_take(heap, NULL, page_first_length(class), &zero);
   if (RTM_UNLIKELY(!page)) return page_out_of_memory(class);
   if (!hint_vacant(&heap->hints, class) && !hint_late(&heap->hints, class)) {
     segment_give(heap, page, zero ? 0 : page->length);
@@ -275,10 +281,10 @@ RTM_INLINE void *begin_carefully(struct heap *heap, unsigned class) {
 
 static void *take_of_queue(struct heap *heap, unsigned class);
 
-// (What page_wants_another goes by does not hold for longer pages.)
+// (page_wants_another is not for long pages: they have free blocks enough, however full they are.)
 static RTM_NOINLINE void *take_new_unusual(struct heap *heap, unsigned class) {
-  const struct span *first = span_at(heap->queue[class].head);
-  bool enough = heap->queue[class].head && first->used <= page_blocks(first) / 8 * 7;
+  uint32_t first = heap->queue[class].head;
+  bool enough = first && size_class_granules(class) > PAGE_GRANULES_MAX;
   return heap->keeps_class_pages && enough ? take_of_queue(heap, class) : begin_carefully(heap, class);
 }
 
@@ -453,9 +459,9 @@ void *page_malloc(struct heap *heap, unsigned class) {
   return page_wants_another(heap, class, span_at(first)) ? take_from_new(heap, class) : take_of_queue(heap, class);
 }
 
-void page_leave_all(struct heap *heap) {
+void page_leave_all(struct heap *heap, bool few) {
   if (heap->record) record_leave(heap->record);
-  if (heap->keeps_class_pages) return;  // for the next thread
+  if (heap->keeps_class_pages && few) return;  // for the next thread
   heap->keeps_pages = false;
   for (unsigned class = 1; class <= CLASSES; class ++) {
     // A page that was kept is the first in its queue.

@@ -18,8 +18,9 @@ void page_emptied(struct heap *heap, struct span *page);
 void page_collect_any(struct heap *heap, struct span *page);
 // Releases an empty page if one waits. O(1).
 void page_release_waiting(struct heap *heap);
-// Leaves no page current, and none empty, so that each is released when it becomes empty. O(CLASSES).
-void page_leave_all(struct heap *heap);
+// The heap's thread ends. Leaves no page current, and none empty, so that each is released when it becomes empty; but a
+// heap that keeps its classes' pages stays as it is if there are `few` such. O(CLASSES).
+void page_leave_all(struct heap *heap, bool few);
 // Releases every empty page. O(pages with free blocks).
 void page_release_empty(struct heap *heap);
 

@@ -24,7 +24,7 @@ void segment_borrow(struct heap *heap) {
   }
 }
 
-void segment_keep(struct heap *heap, uint32_t orphans) {
+bool segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FLOOR = SEGMENT_GRANULES * 3 / 4 };
   // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
   enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 5 / 16, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
@@ -39,6 +39,7 @@ void segment_keep(struct heap *heap, uint32_t orphans) {
   heap->keep_of_live_least = orphans <= FEW ? LEAST_OF_LIVE : 0;
   if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
   if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_of_live = heap->keep_of_live_least = 0;
+  return orphans <= FEW;
 }
 
 void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }

@@ -69,7 +69,7 @@ RTM_INLINE bool segment_must_shrink(struct heap *heap) {
 RTM_INLINE bool segment_must_shrink_early(const struct heap *heap) {
   return segment_keeps_too_much(heap, heap->keep_of_live_least);
 }
-void segment_keep(struct heap *heap, uint32_t orphans);
+bool segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
 void segment_keep_all(struct heap *heap);
 

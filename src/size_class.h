@@ -22,6 +22,7 @@ enum {
   CLASSES = LINEAR_CLASSES + DOUBLINGS * CLASSES_PER_DOUBLING,  // classes are 1..CLASSES
   PAGE_BLOCKS_MAX = 256,                                        // four words of remote frees
   PAGE_GRANULES_MAX = 16,                                       // 64 KiB
+  PAGE_GRANULES_KEPT = 256,                                     // mode `pag` without a profile: 1 MiB (page.c)
 };
 _Static_assert((LINEAR_CLASSES * BLOCK_ALIGNMENT) << DOUBLINGS == BLOCK_MAX, "the doublings end at BLOCK_MAX");
 
@@ -48,8 +49,8 @@ RTM_INLINE unsigned size_class(size_t size) {
   return RTM_READ_RELAXED(rtm_class_of[(size + BLOCK_ALIGNMENT - 1) >> BLOCK_SHIFT]);
 }
 
-// Of PAGE_BLOCKS_MAX blocks of the class: more granules are of no use to a page. Above 256 bytes a block that is more
-// than PAGE_GRANULES_MAX (page.c, length_of_kept).
+// Granules of PAGE_BLOCKS_MAX blocks: a longer page would not have more blocks. For blocks above 256 bytes that is more
+// than the usual PAGE_GRANULES_MAX; only page.c's length_of_kept goes so far.
 RTM_INLINE uint32_t size_class_granules(unsigned class) {
   return (PAGE_BLOCKS_MAX * rtm_shape[class].block_size + GRANULE_SIZE - 1) >> GRANULE_SHIFT;
 }

@@ -166,61 +166,79 @@ TEST(at_most_one_empty_page_is_kept) {
   CHECK_SOUND(check_heap(heap));
 }
 
-// As mode `pag` without a profile has it: the first page is full-grown, and each further one twice as long as the last;
-// of those that are emptied a class keeps two.
+// As mode `pag` without a profile has it: of the pages that are emptied a class keeps two.
 TEST(where_classes_keep_their_pages_a_few_stay) {
-  enum { KEPT = 2, SIZE = 4096, MOST = 16 };
+  enum { KEPT = 2 };
   struct heap *heap = start();
   heap->unusual = heap->keeps_class_pages = true;
   static void *blocks[BLOCKS_MOST];
-  unsigned count = 1000, class = size_class(SIZE);
-  uint32_t full_grown = rtm_shape[class].granules_most, length = 0;
-  for (unsigned i = 0; i < count; i++) {
-    blocks[i] = take(SIZE);
-    uint32_t wanted = full_grown << (heap->pages[class] - 1), most = size_class_granules(class);
-    if (page_of(blocks[i])->fresh == 1) {
-      length = page_of(blocks[i])->length - span_guard();
-      CHECK_EQUAL(length, wanted < most ? wanted : most);
-    }
-  }
-  CHECK_EQUAL(length, MOST * full_grown);  // of PAGE_BLOCKS_MAX blocks
-  CHECK_SOUND(check_heap(heap));
+  unsigned count = 2000, class = size_class(512);
+  for (unsigned i = 0; i < count; i++) blocks[i] = take(512);
   unsigned pages = heap->pages[class];
   CHECK(pages > KEPT);
   for (unsigned i = 0; i < count; i++) rtm_free(blocks[i]);
   CHECK_EQUAL(heap->pages[class], KEPT);
   CHECK_SOUND(check_heap(heap));
-  for (unsigned i = 0; i < count; i++) blocks[i] = take(SIZE);
+  for (unsigned i = 0; i < count; i++) blocks[i] = take(512);
+  CHECK(heap->pages[class] <= pages);
   void *medium = rtm_malloc(100000);
   CHECK(medium);
   rtm_free(medium);
-  for (unsigned i = 0; i < count; i++) give(blocks[i], SIZE);
+  for (unsigned i = 0; i < count; i++) give(blocks[i], 512);
   CHECK_SOUND(check_heap(heap));
   rtm_trim();
   CHECK_EQUAL(heap->pages[class], 0);
   heap->unusual = heap->keeps_class_pages = false;
 }
 
-// Blocks come and go in random order in more pages than ROW (page_wants_another): the class does not grow by that.
-TEST(where_classes_keep_their_pages_they_do_not_grow_for_ever) {
+// There, the first page is full-grown, and each further one twice as long as the last, up to what 256 blocks take.
+TEST(where_classes_keep_their_pages_these_are_long) {
+  enum { LIVE = 1500, MOST = PAGE_GRANULES_KEPT / PAGE_GRANULES_MAX };
+  static const size_t sizes[] = {300, 8192, 32768};
   struct heap *heap = start();
   heap->unusual = heap->keeps_class_pages = true;
-  enum { SIZE = 16384, LIVE = 1500, TURNS = 100000 };
   static void *blocks[LIVE];
-  unsigned class = size_class(SIZE), pages = 0;
-  struct random random = test_random(0);
-  for (unsigned i = 0; i < LIVE; i++) blocks[i] = take(SIZE);
-  for (unsigned i = 0; i < TURNS; i++) {
-    void **block = &blocks[random_below(&random, LIVE)];
-    give(*block, SIZE);
-    *block = take(SIZE);
-    if (i == TURNS / 10) pages = heap->pages[class];
+  for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    unsigned class = size_class(sizes[s]);
+    uint32_t usual = rtm_shape[class].granules_most, all = size_class_granules(class), next = usual;
+    for (unsigned i = 0; i < LIVE; i++) {
+      blocks[i] = take(sizes[s]);
+      const struct span *page = page_of(blocks[i]);
+      if (blocks[i] != page->start) continue;
+      CHECK_EQUAL(page->length, next);
+      if (next < usual * MOST) next = next * 2 < all ? next * 2 : all;
+    }
+    CHECK_SOUND(check_heap(heap));
+    for (unsigned i = 0; i < LIVE; i++) give(blocks[i], sizes[s]);
+    CHECK_SOUND(check_heap(heap));
+    CHECK(heap->pages[class] <= 3);
   }
-  CHECK(heap->pages[class] <= pages + 1);
-  CHECK_SOUND(check_heap(heap));
-  for (unsigned i = 0; i < LIVE; i++) give(blocks[i], SIZE);
   rtm_trim();
-  CHECK_EQUAL(heap->pages[class], 0);
+  heap->unusual = heap->keeps_class_pages = false;
+}
+
+// There, blocks that come and go in random order need no more pages than those that only come.
+TEST(where_classes_keep_their_pages_they_do_not_grow) {
+  enum { LIVE = 3000, TURNS = 50000 };
+  static const size_t sizes[] = {1000, 4000, 16000};
+  struct heap *heap = start();
+  heap->unusual = heap->keeps_class_pages = true;
+  static void *blocks[LIVE];
+  struct random random = test_random(0);
+  for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    unsigned class = size_class(sizes[s]);
+    for (unsigned i = 0; i < LIVE; i++) blocks[i] = take(sizes[s]);
+    unsigned pages = heap->pages[class];
+    for (unsigned i = 0; i < TURNS; i++) {
+      void **block = &blocks[random_below(&random, LIVE)];
+      give(*block, sizes[s]);
+      *block = take(sizes[s]);
+    }
+    CHECK_EQUAL(heap->pages[class], pages);
+    CHECK_SOUND(check_heap(heap));
+    for (unsigned i = 0; i < LIVE; i++) give(blocks[i], sizes[s]);
+  }
+  rtm_trim();
   heap->unusual = heap->keeps_class_pages = false;
 }
 
