@@ -234,7 +234,7 @@ TEST(where_classes_keep_their_pages_they_do_not_grow) {
       give(*block, sizes[s]);
       *block = take(sizes[s]);
     }
-    CHECK_EQUAL(heap->pages[class], pages);
+    CHECK(heap->pages[class] <= pages);
     CHECK_SOUND(check_heap(heap));
     for (unsigned i = 0; i < LIVE; i++) give(blocks[i], sizes[s]);
   }
