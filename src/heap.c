@@ -26,7 +26,7 @@ static _Thread_local struct heap *predecessor __attribute__((tls_model("initial-
 static struct {
   struct os_lock lock;
   struct heap *orphans;
-  uint32_t orphan_count;
+  _Atomic uint32_t orphan_count;
   struct heap *_Atomic all;
 } heaps;
 
@@ -124,16 +124,16 @@ static RTM_NOINLINE void leave_general(struct heap *heap) {
 
 void heap_orphan(struct heap *heap) {
   RTM_WRITE_RELAXED(heap->limited, false);
+  page_leave_all(heap, atomic_load_explicit(&heaps.orphan_count, memory_order_relaxed) < ORPHANS_FEW);
+  hint_empty_stash(&heap->hints);
   os_lock_acquire(&heaps.lock);
-  bool few = segment_keep(heap, ++heaps.orphan_count);
+  segment_keep(heap, ++heaps.orphan_count);
   struct heap **link = &heaps.orphans;
   // While a profile is recorded, in order of their numbers: the lowest is taken first, as it is when that is loaded.
   while (RTM_UNLIKELY(heap->record != NULL) && *link && (*link)->index < heap->index) link = &(*link)->next_orphan;
   heap->next_orphan = *link;
-  *link = heap;  // (until its state says so, nobody can take it)
+  *link = heap;
   os_lock_release(&heaps.lock);
-  page_leave_all(heap, few);
-  hint_empty_stash(&heap->hints);
   // Some of what is too much for an orphan; the rest goes with what is freed into it. Four pieces are most of it, as
   // the longest come first.
   for (unsigned pieces = 4; pieces > 0 && segment_must_shrink(heap); pieces--) segment_shrink(heap);

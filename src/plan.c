@@ -127,15 +127,17 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
   return least;
 }
 
-// What the recorded thread had in pages and spans at one time, and for what another order of requests may cost an
-// eighth and MORE, or its longest span if that is longer.
+// What the recorded thread had in pages and spans at one time, and for what their order may cost an eighth of the pages,
+// three eighths of the spans, and MORE or the longest span if that is longer. (The order is another one even where requests
+// come as they were recorded: a general heap gives spans back when there is time, an extent at once.)
 static uint64_t extent_granules(const struct profile_record *thread) {
   enum { MORE = 64 };
   uint64_t granules = thread->granules;
   if (!granules) return 0;
   // Spans above EXTENT_SPAN_MAX have stores.
   uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
-  uint64_t more = granules + granules / 8, parts = least_apart(thread, largest);
+  uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
+  uint64_t more = granules + (granules + 2 * spans) / 8, parts = least_apart(thread, largest);
   return (parts > more ? parts : more) + (largest > MORE ? largest : MORE);
 }
 

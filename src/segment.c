@@ -24,22 +24,21 @@ void segment_borrow(struct heap *heap) {
   }
 }
 
-bool segment_keep(struct heap *heap, uint32_t orphans) {
+void segment_keep(struct heap *heap, uint32_t orphans) {
   enum { FLOOR = SEGMENT_GRANULES * 3 / 4 };
   // A few orphans keep what a program that starts threads again and again needs; of many, each keeps little.
-  enum { FEW = 6, OF_FEW = SEGMENT_GRANULES * 5 / 16, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
+  enum { OF_FEW = SEGMENT_GRANULES * 5 / 16, MANY = 64, OF_MANY = SEGMENT_GRANULES / 64 };
   atomic_fetch_sub_explicit(&lent, heap->borrowed, memory_order_relaxed);
   heap->borrowed = 0;
   // Of those whose classes keep their pages: a full-grown one for each, as the next thread asks for such again.
   uint32_t of_few = heap->keeps_class_pages ? CLASSES * PAGE_GRANULES_MAX : OF_FEW;
-  heap->keep = !orphans ? FLOOR : orphans <= FEW ? of_few : orphans <= MANY ? OF_MANY : 0;
+  heap->keep = !orphans ? FLOOR : orphans <= ORPHANS_FEW ? of_few : orphans <= MANY ? OF_MANY : 0;
   if (heap->keep_of_live) heap->learned = heap->keep_of_live;
   if (heap->learned < LEAST_OF_LIVE) heap->learned = LEAST_OF_LIVE;
-  heap->keep_of_live = orphans <= FEW ? heap->learned : 0;
-  heap->keep_of_live_least = orphans <= FEW ? LEAST_OF_LIVE : 0;
+  heap->keep_of_live = orphans <= ORPHANS_FEW ? heap->learned : 0;
+  heap->keep_of_live_least = orphans <= ORPHANS_FEW ? LEAST_OF_LIVE : 0;
   if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
   if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_of_live = heap->keep_of_live_least = 0;
-  return orphans <= FEW;
 }
 
 void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }

@@ -43,6 +43,7 @@ void segment_trim(struct heap *heap);
 // others none of what is live but 64 KiB in the next 58. So a program in a steady state makes no system calls, and one
 // that shrinks gives back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread,
 // this one included (segment_keep; 0: it has one). What was learned stays for the heap's next thread.
+enum { ORPHANS_FEW = 6 };
 enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2, LESS_OF_LIVE = 64 };
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
   return heap->dirty > heap->keep && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
@@ -69,7 +70,7 @@ RTM_INLINE bool segment_must_shrink(struct heap *heap) {
 RTM_INLINE bool segment_must_shrink_early(const struct heap *heap) {
   return segment_keeps_too_much(heap, heap->keep_of_live_least);
 }
-bool segment_keep(struct heap *heap, uint32_t orphans);
+void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
 void segment_keep_all(struct heap *heap);
 

@@ -2,9 +2,9 @@
 // stay: each class needs its pages only for a while. Generations of threads that leave blocks of many sizes to the main
 // thread, which frees them: the next thread of the heap has little to do but to take them back. Blocks of LEAST to MOST
 // KiB that another thread frees, the oldest first. And small sizes that take turns, in an order that a number chooses:
-// whatever a block can do that has a store of its own size.
+// whatever a block can do that has a store of its own size. And pages and spans that come and go side by side.
 //
-//   sparing classes|generations|passing LEAST MOST|sizes [SEED]
+//   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -145,6 +145,19 @@ static void let_sizes_take_turns(uint32_t seed) {
   }
 }
 
+// Pages and spans side by side, replaced at random: of 16 blocks one has up to MOST KiB, the others up to 4,000 bytes.
+static void mix_pages_and_spans(uint32_t seed, uint32_t most) {
+  enum { BLOCKS = 500, TURNS = 50000 };
+  static void *blocks[BLOCKS];
+  for (unsigned i = 0; i < TURNS; i++) {
+    seed = seed * 1664525 + 1013904223;
+    unsigned at = (seed >> 10) % BLOCKS;
+    free(blocks[at]);
+    blocks[at] = malloc(1 + (seed >> 9) % (seed >> 28 ? 4000 : most << 10));
+  }
+  for (unsigned i = 0; i < BLOCKS; i++) free(blocks[i]);
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
@@ -153,6 +166,8 @@ int main(int argc, char **argv) {
     pass_blocks_on(argc > 2 ? (uint32_t)atoi(argv[2]) : 20, argc > 3 ? (uint32_t)atoi(argv[3]) : 32);
   else if (strcmp(argv[1], "sizes") == 0)
     let_sizes_take_turns(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
+  else if (strcmp(argv[1], "mixed") == 0)
+    mix_pages_and_spans(argc > 2 ? (uint32_t)atoi(argv[2]) : 1, argc > 3 ? (uint32_t)atoi(argv[3]) : 200);
   else
     follow_each_other();
   return 0;

@@ -198,6 +198,14 @@ def test_small_sizes_that_take_turns_share_a_store(tmp_path: Path) -> None:
     assert told["prepared_bytes"] < 8 * MIB
 
 
+@pytest.mark.parametrize("most", [200, 400])
+@pytest.mark.parametrize("seed", [1, 2, 6])
+def test_pages_and_spans_side_by_side_find_room_where_they_were_recorded(seed: int, most: int, tmp_path: Path) -> None:
+    # A general heap was recorded, which gives spans back later than an extent: the same requests lie elsewhere.
+    told = recorded_and_sealed(tmp_path, "seg", "sparing", "mixed", str(seed), str(most))
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
 def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Path) -> None:
     told = recorded_and_sealed(tmp_path, "seg", "sparing", "generations")
     assert told["misses"] <= 20  # of 350,000 requests

@@ -196,7 +196,7 @@ def test_the_most_memory_that_a_program_can_need():
     memory = most_memory(two, "f")
     # Two blocks more of each size in pages; whole granules; spans and huge blocks as they are.
     assert memory["pag"]["blocks_bytes"] == 4096 + 4 * 32768 + 8192 + (9 << 18)
-    assert memory["seg"]["blocks_bytes"] == (27 + 3 + 64) * 4096 + (9 << 18)
+    assert memory["seg"]["blocks_bytes"] == (27 + (27 + 2 * 3) // 8 + 64) * 4096 + (9 << 18)
     assert "Exact" in memory["pag"]["meaning"] and "Not a bound" in memory["seg"]["meaning"]
 
 

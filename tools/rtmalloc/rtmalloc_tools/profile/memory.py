@@ -24,9 +24,9 @@ from rtmalloc_tools.profile.stores import stores_of
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks for what the profile counts. What it does not count is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth and 256 KiB more, and where "
-    "threads race, the least of each and what they share. Not a bound of what the program needs: another order of "
-    "requests may fragment more, and is then a miss.",
+    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth of the pages, three eighths of the "
+    "spans and 256 KiB more, and where threads race, the least of each and what they share. Not a bound of what the "
+    "program needs: another order of requests may fragment more, and is then a miss.",
 }
 ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
@@ -127,8 +127,8 @@ def apart(record: Record, length: int, longer: int) -> int:
 
 
 def extent_of(record: Record) -> int:
-    """Granules for what was in pages and spans at one time and an eighth, or what large spans need apart; EXTENT_MORE
-    or the longest span. (src/plan.c)"""
+    """Granules for what was in pages and spans at one time, an eighth of the pages and three eighths of the spans, or
+    what large spans need apart; EXTENT_MORE or the longest span. (src/plan.c)"""
     granules = record.granules
     if not granules:
         return 0
@@ -141,7 +141,8 @@ def extent_of(record: Record) -> int:
         if length < largest:
             parts = min(parts, apart(record, length, longer))
         longer += record.blocks[number]
-    return max(parts, granules + granules // 8) + max(EXTENT_MORE, largest)
+    more = (granules + 2 * min(record.span_granules, granules)) // 8
+    return max(parts, granules + more) + max(EXTENT_MORE, largest)
 
 
 @dataclass(frozen=True)
