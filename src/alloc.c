@@ -178,6 +178,7 @@ RTM_CODE_TOGETHER void *alloc_slow(size_t size, struct span *page) {
     return RTM_LIKELY(block != NULL) ? block : take_late(page);
   }
   struct heap *heap = rtm_fast_heap;
+  // Straight on in seg, whose rare operations find no branch predicted.
   if (RTM_LIKELY(heap->stores != NULL)) return extent_malloc(heap, page, size);
   // No heap yet, or operations are counted.
   if (RTM_UNLIKELY(heap == &rtm_no_heap)) return alloc_first(size);

@@ -10,6 +10,8 @@
 enum { PAGES = EXTENT_PAGES, MEDIUMS = EXTENT_MEDIUMS };
 
 // ---- free spans ----
+//
+// What an operation finds that is the first of its kind for long: lists of one span lie straight on.
 
 RTM_INLINE void insert(struct heap *heap, struct span *span, size_t length) {
   struct extent *extent = &heap->extent;

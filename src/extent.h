@@ -128,7 +128,8 @@ void extent_give_medium(struct heap *heap, struct span *span);
 void extent_collect(struct heap *heap);
 void *extent_late(struct heap *heap, size_t size);
 // For rehearse.c: whether it has a span for `size` bytes; whether the class has no page (what is collected meanwhile
-// might bring a full one of the program's back, with blocks in use), and there is a span for one; and back with that page, of which no block is in use.
+// might bring a full one of the program's back, with blocks in use), and there is a span for one; and back with that
+// page, of which no block is in use.
 bool extent_has_span(const struct heap *heap, size_t size);
 bool extent_may_open(const struct heap *heap, unsigned class);
 void extent_close(struct heap *heap, unsigned class);

@@ -244,8 +244,8 @@ RTM_INLINE uint32_t length_of_new(const struct heap *heap, unsigned class) {
   return RTM_UNLIKELY(segment_is_urgent(heap)) ? page_first_length(class) : page_next_length(heap, class);
 }
 
-// Of a heap that keeps its classes' pages: the first is full-grown, and each further one twice as long as the last, until
-// it has as many blocks as a page can have. So a class has few pages, and finds free blocks in the current one.
+// Of a heap that keeps its classes' pages: the first is full-grown, and each further one twice as long as the last,
+// until it has as many blocks as a page can have. So a class has few pages, and finds free blocks in the current one.
 RTM_INLINE uint32_t length_of_kept(const struct heap *heap, unsigned class) {
   enum { DOUBLINGS_MOST = SECURE_VARIANT ? 0 : 4 };  // (secure_number divides in pages of the usual length only)
   _Static_assert(PAGE_GRANULES_MAX << DOUBLINGS_MOST <= PAGE_GRANULES_KEPT, "proofs/arithmetic.c has these");

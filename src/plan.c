@@ -127,9 +127,9 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
   return least;
 }
 
-// What the recorded thread had in pages and spans at one time, and for what their order may cost an eighth of the pages,
-// three eighths of the spans, and MORE or the longest span if that is longer. (The order is another one even where requests
-// come as they were recorded: a general heap gives spans back when there is time, an extent at once.)
+// What the recorded thread had in pages and spans at one time, and for what their places may cost an eighth of the
+// pages, three eighths of the spans, and MORE or the longest span if that is longer. (They lie elsewhere even where
+// requests come as they were recorded: a general heap gives spans back when there is time, an extent at once.)
 static uint64_t extent_granules(const struct profile_record *thread) {
   enum { MORE = 64 };
   uint64_t granules = thread->granules;

@@ -43,7 +43,7 @@ void segment_trim(struct heap *heap);
 // others none of what is live but 64 KiB in the next 58. So a program in a steady state makes no system calls, and one
 // that shrinks gives back. `keep` and `keep_of_live` follow from the purge mode and from how many heaps have no thread,
 // this one included (segment_keep; 0: it has one). What was learned stays for the heap's next thread.
-enum { ORPHANS_FEW = 6 };
+enum { ORPHANS_FEW = 6 };  // heaps without a thread that keep much
 enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2, LESS_OF_LIVE = 64 };
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
   return heap->dirty > heap->keep && heap->dirty > heap->live * of_live / ALL_OF_LIVE;

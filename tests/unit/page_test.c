@@ -242,6 +242,26 @@ TEST(where_classes_keep_their_pages_they_do_not_grow) {
   heap->unusual = heap->keeps_class_pages = false;
 }
 
+// And when the heap's thread ends, they are as they were for the next one, unless there are many such heaps.
+TEST(where_classes_keep_their_pages_the_next_thread_finds_them) {
+  enum { SIZE = 2000 };
+  struct heap *heap = start();
+  heap->unusual = heap->keeps_class_pages = true;
+  unsigned class = size_class(SIZE);
+  void *block = take(SIZE);
+  struct span *page = page_of(block);
+  page_leave_all(heap, true);
+  CHECK(heap->page[class] == page && heap->pages[class] == 1);
+  give(block, SIZE);
+  CHECK(heap->page[class] == page && heap->pages[class] == 1);
+  CHECK_SOUND(check_heap(heap));
+  page_leave_all(heap, false);
+  CHECK(heap->page[class] == &rtm_no_page && heap->pages[class] == 0);
+  CHECK_SOUND(check_heap(heap));
+  heap->keeps_pages = true;
+  heap->unusual = heap->keeps_class_pages = false;
+}
+
 TEST(a_small_empty_page_serves_its_class_again) {
   struct heap *heap = start();
   static void *blocks[BLOCKS_MOST];
