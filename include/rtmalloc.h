@@ -60,8 +60,8 @@ RTM_API void *rtm_aligned_alloc(size_t alignment, size_t size)
 RTM_API size_t rtm_usable_size(const void *block);
 
 /* Gives everything that can be given back to the system: remote frees of the calling thread's heap and of threads that
- * have exited are collected, empty pages released, free memory unmapped. Nothing in the modes seg and pag, which keep what they
- * have. Linear in what is held. */
+ * have exited are collected, empty pages released, free memory unmapped. Nothing in the modes seg and pag, which keep
+ * what they have. Linear in what is held. */
 RTM_API void rtm_trim(void);
 
 /* Statistics of the process. Bytes unless the name says otherwise. */

@@ -11,7 +11,8 @@ enum { PAGES = EXTENT_PAGES, MEDIUMS = EXTENT_MEDIUMS };
 
 // ---- free spans ----
 //
-// What an operation finds that is the first of its kind for long: lists of one span lie straight on.
+// Why the next span is unlikely: where a free span is cut for the first time in a while, no branch is predicted, and
+// most of the memory is one span, alone in its list.
 
 RTM_INLINE void insert(struct heap *heap, struct span *span, size_t length) {
   struct extent *extent = &heap->extent;
@@ -93,9 +94,10 @@ RTM_INLINE struct span *take_first(struct heap *heap, struct extent_list *list, 
   return span;
 }
 
-// NULL: there is none of this length.
+// For a page. NULL: there is none of this length. Up to the longest page each length has its list (extent.h), so that
+// list_for[length] need not be read.
 RTM_INLINE struct span *take(struct heap *heap, uint32_t length, uint32_t *index) {
-  uint64_t found = heap->extent.lists & ~UINT64_C(0) << (length - 1);  // list_for[length]
+  uint64_t found = heap->extent.lists & ~UINT64_C(0) << (length - 1);
   if (RTM_UNLIKELY(!found)) return NULL;
   return take_first(heap, &heap->extent.list[bits_lowest(found)], length, index);
 }

@@ -284,7 +284,7 @@ RTM_INLINE void page_replace_current(struct heap *heap, size_t class, struct spa
   struct span *last = heap->page[class];
   heap->page[class] = page;
   if (SECURE_VARIANT) secure_open(page);
-  if (RTM_UNLIKELY(last != &rtm_no_page)) page_left(heap, last);
+  if (RTM_UNLIKELY(last != &rtm_no_page)) page_left(heap, last);  // a class's first page comes without a prediction
 }
 
 // Classes are visited in turn, now and then: a page of several granules that is current and empty serves another class

@@ -6,13 +6,14 @@
 #include "rtmalloc.h"
 #include "store.h"
 
-static void give_any(void *block, size_t size) {
+static void give_rtm(void *block, size_t size) {
   (void)size;
   rtm_free(block);
 }
+static const struct front own = {rtm_malloc, give_rtm};
 
-// Weak: override/fronts.c has more of them.
-__attribute__((weak)) const struct front rtm_fronts[] = {{rtm_malloc, give_any}, {NULL, NULL}};
+// Weak: override/fronts.c has some.
+__attribute__((weak)) const struct front rtm_fronts[] = {{NULL, NULL}};
 
 static void take_and_give(const struct front *front, size_t size) {
   void *block = front->take(size);
@@ -64,5 +65,6 @@ void rehearse(void) {
   // (The secure variant's blocks do not come back at once, and not in the order in which they went.)
   if (SECURE_VARIANT || !heap->stores) return;
   rehearse_queue(heap);
+  rehearse_front(&own, heap);
   for (const struct front *front = rtm_fronts; front->take; front++) rehearse_front(front, heap);
 }

@@ -43,7 +43,7 @@ static _Atomic uint32_t *window_done;         // operations done in each window
 static _Atomic uint64_t windows_finished;     // all windows below this one are done
 static _Atomic uint64_t failures;             // requests that got no memory
 static pthread_barrier_t start_line, finish_line;
-static int (*set_up_thread)(void);            // or NULL: nothing is to be done
+static int (*rehearse)(void);                 // or NULL: the allocator has no such function, or is not sealed
 static char no_block;                         // stands for a block that there was no memory for
 
 static void fail(const char *what, const char *name) {
@@ -172,7 +172,6 @@ static void play(uint64_t index) {
 static void *play_thread(void *argument) {
   const struct plan_thread *const thread = argument;
   const bool alone = plan->threads == 1;
-  if (set_up_thread != NULL) { set_up_thread(); }
   pthread_barrier_wait(&start_line);
   uint32_t window = 0, done = 0;
   for (uint64_t i = thread->first; i < thread->first + thread->count; i++) {
@@ -188,6 +187,12 @@ static void *play_thread(void *argument) {
   if (!alone) { leave_window(window, done); }
   pthread_barrier_wait(&finish_line);
   return NULL;
+}
+
+// Of the others: rtm_seal has rehearsed for the main thread.
+static void *play_rehearsed(void *argument) {
+  if (rehearse != NULL) { rehearse(); }
+  return play_thread(argument);
 }
 
 // ---- What it took ---------------------------------------------------------------------------------------------------
@@ -213,7 +218,7 @@ static void forget_peak(void) {
 // A call that nobody makes, for count_calls.c to see where the replay begins and ends.
 static void mark(void) { (void)personality(0xffffffff); }
 
-// A program for real time sets itself up, and then seals; each thread of it rehearses (docs/real-time.md).
+// A program for real time sets itself up, and then seals (docs/real-time.md).
 static void seal(void) {
   if (getenv("RTLAB_SEAL") == NULL) { return; }
   int (*const rtm_seal)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "rtm_seal");
@@ -241,12 +246,12 @@ int main(int count, char **arguments) {
   const bool pinned = plan->threads == 1 && pin();
   const uint64_t overhead = reading_overhead();
   pthread_t *const threads = own_memory(plan->threads * sizeof *threads);
-  if (getenv("RTLAB_SEAL") != NULL) { set_up_thread = (int (*)(void))dlsym(RTLD_DEFAULT, "rtm_rehearse"); }
+  if (getenv("RTLAB_SEAL") != NULL) { rehearse = (int (*)(void))dlsym(RTLD_DEFAULT, "rtm_rehearse"); }
   const unsigned others = (unsigned)(plan->threads > 0 ? plan->threads - 1 : 0);
   pthread_barrier_init(&start_line, NULL, others + 1);
   pthread_barrier_init(&finish_line, NULL, others + 1);
   for (unsigned i = 0; i < others; i++) {
-    errno = pthread_create(&threads[i], NULL, play_thread, (void *)&plan_threads[i + 1]);
+    errno = pthread_create(&threads[i], NULL, play_rehearsed, (void *)&plan_threads[i + 1]);
     if (errno != 0) { fail("cannot start a thread of", arguments[1]); }
   }
   struct rusage before, after;

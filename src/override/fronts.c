@@ -2,19 +2,13 @@
 #include <stdlib.h>
 
 #include "../rehearse.h"
-#include "rtmalloc.h"
 
 void *_Znwm(size_t size);
 void _ZdlPvm(void *block, size_t size);
-
-static void give_rtm(void *block, size_t size) {
-  (void)size;
-  rtm_free(block);
-}
 
 static void give_c(void *block, size_t size) {
   (void)size;
   free(block);
 }
 
-const struct front rtm_fronts[] = {{rtm_malloc, give_rtm}, {_Znwm, _ZdlPvm}, {malloc, give_c}, {NULL, NULL}};
+const struct front rtm_fronts[] = {{_Znwm, _ZdlPvm}, {malloc, give_c}, {NULL, NULL}};
