@@ -52,9 +52,10 @@ static void check_plans(const struct profile_record *record) {
   for (unsigned i = 0; i < 2; i++) {
     struct plan plan;
     plan_make(record, modes[i], &plan);
+    CHECK(plan.spans_most >= BLOCK_MAX && plan.spans_most <= EXTENT_MAX);
     for (unsigned bin = 1; bin < BINS; bin++) {
       unsigned store = plan.store[bin];
-      bool in_extent = modes[i] == MODE_SEG && bin_size(bin) <= EXTENT_MAX;
+      bool in_extent = modes[i] == MODE_SEG && bin_size(bin) <= plan.spans_most;
       CHECK((store != 0) == (record->blocks[bin] && !in_extent));
       CHECK(!store || (store >= bin && plan.blocks[store]));
     }

@@ -445,7 +445,7 @@ bool medium_resize(struct heap *heap, struct span *span, size_t size) {
   if (size > MEDIUM_MAX) return false;
   uint32_t length = granules_for(size);
   if (SECURE_VARIANT && !secure_may_resize()) return length == span->length;
-  if (RTM_UNLIKELY(heap->stores != NULL)) return size <= EXTENT_MAX && extent_resize(heap, span, length);
+  if (RTM_UNLIKELY(heap->stores != NULL)) return size <= heap->stores->extent_max && extent_resize(heap, span, length);
   return resize(heap, span, length);
 }
 

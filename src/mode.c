@@ -281,7 +281,12 @@ static bool make_extent(struct heap *heap, uint64_t granules, bool shares, bool 
     length = granules - made < EXTENT_GRANULES ? (uint32_t)(granules - made) : EXTENT_GRANULES;
     uint32_t segment = extent_add(heap, made, length), at = segment * SEGMENT_GRANULES;
     if (!segment) return false;
-    pinned(granule_address(at + EXTENT_FIRST), (size_t)length << GRANULE_SHIFT, permitted);
+    // All of a segment: its few granules beside the blocks cost less than two huge pages bring.
+    bool whole = length == EXTENT_GRANULES && segment_at(segment)->mapped == SEGMENT_GRANULES;
+    if (whole)
+      pinned(granule_address(at), SEGMENT_SIZE, permitted);
+    else
+      pinned(granule_address(at + EXTENT_FIRST), (size_t)length << GRANULE_SHIFT, permitted);
     pin_descriptors(at, length, permitted);
   }
   return true;
@@ -302,12 +307,12 @@ static const char *prepare(const struct profile_record *thread, enum mode mode, 
   stores->heap = heap;
   stores->mode = mode;
   heap->stores = stores;
-  stores->extent_max = mode == MODE_SEG ? EXTENT_MAX : 0;
   heap->unusual = true;
-  heap->store_from = (mode == MODE_SEG ? EXTENT_MAX : BLOCK_MAX) + 1;
-  heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
   struct plan plan;
   plan_make(thread, mode, &plan);
+  stores->extent_max = mode == MODE_SEG ? plan.spans_most : 0;
+  heap->store_from = plan.spans_most + 1;
+  heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
   const char *wrong = make_stores(heap, &plan, mode, permitted);
   if (wrong) return wrong;
   bool shares = thread->flags & PROFILE_SHARES;

@@ -8,8 +8,6 @@ size_t plan_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks *
 
 // ---- stores ----
 
-static bool has_store(unsigned bin, enum mode mode) { return mode == MODE_PAG || bin_size(bin) > EXTENT_MAX; }
-
 // A bin in pages has a few blocks more, as a free may be on its way for a while. Of eight bins, of which the last is a
 // power of two and at most twice as large as the first (but for 16 to 128 bytes), those that were not at their peaks at
 // the same time share the last one's store, where that takes a quarter less memory: so their blocks are still near each
@@ -57,10 +55,10 @@ struct doubling {
   unsigned from;           // where those from this one on share a store; PROFILE_DOUBLINGS: this one's bins do not
 };
 
-static void look_at(const struct profile_record *thread, enum mode mode, unsigned number, struct doubling *doubling) {
+static void look_at(const struct profile_record *thread, size_t from, unsigned number, struct doubling *doubling) {
   *doubling = (struct doubling){.from = PROFILE_DOUBLINGS};
   for (unsigned bin = FIRST + number * STEP; bin < FIRST + (number + 1) * STEP; bin++) {
-    if (!thread->blocks[bin] || !has_store(bin, mode)) continue;
+    if (!thread->blocks[bin] || bin_size(bin) <= from) continue;
     doubling->blocks += thread->blocks[bin];
     doubling->apart += weight(thread->blocks[bin], bin);
     doubling->largest = bin;
@@ -85,10 +83,11 @@ static void choose(const struct profile_record *thread, struct doubling *all, un
   }
 }
 
-static void plan_large(const struct profile_record *thread, enum mode mode, struct plan *plan) {
+// Of blocks larger than plan->spans_most.
+static void plan_large(const struct profile_record *thread, struct plan *plan) {
   struct doubling all[PROFILE_DOUBLINGS];
   for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) {
-    look_at(thread, mode, i, &all[i]);
+    look_at(thread, plan->spans_most, i, &all[i]);
     choose(thread, all, i);
   }
   for (unsigned last = PROFILE_DOUBLINGS; last-- > 0;) {
@@ -96,7 +95,7 @@ static void plan_large(const struct profile_record *thread, enum mode mode, stru
     unsigned from = shares ? all[last].from : last, shared = all[last].largest;
     if (shares) plan->blocks[shared] = at_once(thread, all, from, last);
     for (unsigned bin = FIRST + from * STEP; bin < FIRST + (last + 1) * STEP; bin++) {
-      if (!thread->blocks[bin] || !has_store(bin, mode)) continue;
+      if (!thread->blocks[bin] || bin_size(bin) <= plan->spans_most) continue;
       plan->store[bin] = (uint16_t)(shares ? shared : bin);
       if (!shares) plan->blocks[bin] = thread->blocks[bin];
     }
@@ -128,16 +127,18 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
 }
 
 // What the recorded thread had in pages and spans at one time, and for what their places may cost an eighth of the
-// pages, three eighths of the spans, and MORE or the longest span if that is longer. (They lie elsewhere even where
-// requests come as they were recorded: a general heap gives spans back when there is time, an extent at once.)
+// pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE or the longest span if that is longer.
+// (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back when there is
+// time, an extent at once. Where there are many, it is a smaller part of them.)
 static uint64_t extent_granules(const struct profile_record *thread) {
-  enum { MORE = 64 };
+  enum { MORE = 64, FEW = (8 << 20) / GRANULE_SIZE };
   uint64_t granules = thread->granules;
   if (!granules) return 0;
   // Spans above EXTENT_SPAN_MAX have stores.
   uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
   uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
-  uint64_t more = granules + (granules + 2 * spans) / 8, parts = least_apart(thread, largest);
+  uint64_t more = granules + (granules + spans + (spans < FEW ? spans : FEW)) / 8;
+  uint64_t parts = least_apart(thread, largest);
   return (parts > more ? parts : more) + (largest > MORE ? largest : MORE);
 }
 
@@ -202,12 +203,64 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   return chunks;
 }
 
-void plan_make(const struct profile_record *thread, enum mode mode, struct plan *plan) {
-  *plan = (struct plan){0};
-  if (mode == MODE_PAG) plan_pages(thread, plan);
-  plan_large(thread, mode, plan);
-  if (mode == MODE_SEG) {
-    plan->granules = extent_granules(thread);
-    plan->reserve = (plan->granules - thread->granules) << GRANULE_SHIFT;
+// ---- mode `seg`: which spans have stores ----
+
+// What is left of it for the extent, if larger spans have stores: at most what its sizes need that are not larger.
+static struct profile_record without_larger(const struct profile_record *thread, size_t spans_most) {
+  struct profile_record left = *thread;
+  uint64_t spans = 0;
+  for (unsigned bin = FIRST; bin < BINS; bin++) {
+    if (bin_size(bin) <= spans_most)
+      spans += left.blocks[bin] * (uint64_t)granules_of(bin);
+    else
+      left.blocks[bin] = 0;
   }
+  if (spans < left.span_granules) left.span_granules = (uint32_t)spans;
+  uint64_t granules = (uint64_t)left.page_granules + left.span_granules;
+  if (granules < left.granules) left.granules = (uint32_t)granules;
+  uint32_t most = (uint32_t)(spans_most >> GRANULE_SHIFT);
+  if (most < left.span_largest) left.span_largest = most;
+  return left;
+}
+
+// The stores of blocks that could be spans have an eighth and one more of them, as an extent has room for some more.
+static void plan_spans(const struct profile_record *thread, size_t spans_most, struct plan *plan) {
+  *plan = (struct plan){.spans_most = spans_most};
+  plan_large(thread, plan);
+  for (unsigned bin = FIRST; bin < BINS && bin_size(bin) <= EXTENT_MAX; bin++) {
+    uint64_t more = plan->blocks[bin] ? plan->blocks[bin] / 8 + 1 : 0;
+    plan->blocks[bin] += more;
+    plan->reserve += more * bin_size(bin);
+  }
+  struct profile_record left = spans_most < EXTENT_MAX ? without_larger(thread, spans_most) : *thread;
+  plan->granules = extent_granules(&left);
+  plan->reserve += (plan->granules - left.granules) << GRANULE_SHIFT;
+}
+
+static uint64_t bytes_of(const struct plan *plan) {
+  uint64_t sum = plan->granules << GRANULE_SHIFT;
+  for (unsigned bin = FIRST; bin < BINS; bin++) sum += plan->blocks[bin] ? weight(plan->blocks[bin], bin) : 0;
+  return sum;
+}
+
+// Large spans leave much of each segment that they do not fit into. Where an eighth of the memory is saved, those from
+// some doubling of the size on have stores.
+static void plan_extent(const struct profile_record *thread, struct plan *plan) {
+  plan_spans(thread, EXTENT_MAX, plan);
+  uint64_t all = bytes_of(plan), least = all - all / 8;
+  for (size_t most = 2 * BLOCK_MAX; most < EXTENT_MAX && !(thread->flags & PROFILE_SHARES); most *= 2) {
+    struct plan other;
+    plan_spans(thread, most, &other);
+    if (bytes_of(&other) < least) *plan = other, least = bytes_of(plan);
+  }
+}
+
+void plan_make(const struct profile_record *thread, enum mode mode, struct plan *plan) {
+  if (mode == MODE_SEG) {
+    plan_extent(thread, plan);
+    return;
+  }
+  *plan = (struct plan){.spans_most = BLOCK_MAX};
+  plan_pages(thread, plan);
+  plan_large(thread, plan);
 }

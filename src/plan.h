@@ -16,6 +16,7 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve);
 struct plan {
   uint64_t blocks[BINS];  // of the bin's own store; 0: it has none
   uint16_t store[BINS];   // the bin whose store has the blocks for this one: itself, or a larger one; 0: none
+  size_t spans_most;      // bytes; what is larger has stores
   uint64_t granules;      // of the extent (mode `seg`)
   uint64_t reserve;       // bytes beyond what the recorded thread had in pages and spans
 };

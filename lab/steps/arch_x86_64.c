@@ -66,3 +66,21 @@ bool arch_steps_in_parts(pid_t thread, uint64_t program_counter)
     }
     return false;
 }
+
+uint64_t arch_return_address(pid_t thread)
+{
+    errno = 0;
+    long value = ptrace(PTRACE_PEEKDATA, thread, arch_stack_pointer(thread), NULL);
+    return errno == 0 ? (uint64_t)value : 0;
+}
+
+/* By a debug register, which each thread has for itself (Intel SDM, volume 3, Debug Registers). */
+bool arch_stop_at(pid_t thread, uint64_t address)
+{
+    const uint64_t first_is_on = 1; /* DR7: local, on the instruction at DR0 */
+    const size_t registers = offsetof(struct user, u_debugreg), control = registers + 7 * sizeof(uint64_t);
+    if (address == 0)
+        return ptrace(PTRACE_POKEUSER, thread, control, 0) == 0;
+    return ptrace(PTRACE_POKEUSER, thread, registers, address) == 0 &&
+           ptrace(PTRACE_POKEUSER, thread, control, first_is_on) == 0;
+}

@@ -7,6 +7,7 @@
  *   free neighbours on both sides), all in either order or shuffled (pages, spans and segments are released).
  * Now and then all groups are freed. A quarter of the bursts run in a second thread, which makes remote frees
  * and their collection; at times that thread exits with blocks left, and a new one takes its place.
+ * With --by all fills go through calloc, aligned_alloc or realloc, which takes the blocks of another group, one by one.
  * The note names the burst, so the worst operation's cause can be read off and replayed by its seed.
  */
 #include "load_thread.h"
@@ -28,6 +29,7 @@ struct burst {
     int pattern; /* enum fill or enum drain */
     size_t count;
     uint64_t size;
+    struct group *donor; /* by realloc: whose blocks become the new ones */
 };
 
 static const char *const fill_names[FILLS] = {
@@ -36,25 +38,41 @@ static const char *const drain_names[DRAINS] = {
     "every second", "forward", "backward", "shuffled", "random half", "replaced one by one"};
 
 static uint64_t max = 2 << 20, memory = 512 << 20, operations = 10000, ends = 3, done, helper_generation = 1;
+static uint64_t by = BY_MALLOC; /* enum load_function */
 static struct group *groups;
 static uint64_t live_bytes;
 static int self = 0; /* 0: the main thread; else the helper's generation. Only one thread runs at a time. */
 
-static void add_block(struct group *group, size_t size, enum fill how)
+static void leave(struct group *group, struct load_block *block)
+{
+    block->address = NULL;
+    group->bytes -= block->size;
+    live_bytes -= block->size;
+}
+
+/* The last block of the group that is live; NULL if none is. */
+static struct load_block *last_of(struct group *group)
+{
+    while (group->used > 0 && group->blocks[group->used - 1].address == NULL)
+        group->used--;
+    return group->used > 0 ? &group->blocks[group->used - 1] : NULL;
+}
+
+static void add_block(struct group *group, size_t size, enum load_function function, struct group *donor)
 {
     if (group->used == GROUP_BLOCKS || live_bytes + size > memory)
         return;
+    struct load_block *old = donor != NULL ? last_of(donor) : NULL;
     void *address;
-    if (how == FILL_ALIGNED) {
-        size_t alignment = (size_t)16 << random_uniform(0, 8);
-        size = (size + alignment - 1) / alignment * alignment; /* as C11 asks */
-        address = marked_aligned_alloc(alignment, size);
-    } else if (how == FILL_FAMILY && (random_bits() & 1)) {
-        address = marked_calloc(1, size);
+    int owner = self;
+    if (old != NULL) {
+        address = marked_realloc(old->address, size);
+        owner = address == old->address ? old->owner : self;
+        leave(donor, old);
     } else {
-        address = marked_malloc(size);
+        address = load_allocate(function, &size);
     }
-    group->blocks[group->used++] = (struct load_block){load_use(address, size), size, self};
+    group->blocks[group->used++] = (struct load_block){load_use(address, size), size, owner};
     group->bytes += size;
     live_bytes += size;
     done++;
@@ -68,10 +86,29 @@ static void remove_block(struct group *group, struct load_block *block)
         marked_free(block->address, block->size);
     else
         marked_remote_free(block->address, block->size);
-    block->address = NULL;
-    group->bytes -= block->size;
-    live_bytes -= block->size;
+    leave(group, block);
     done++;
+}
+
+/* Of one's own block. */
+static void resize(struct group *group, struct load_block *block, size_t size)
+{
+    if (block->address == NULL || block->owner != self || live_bytes + size > memory)
+        return;
+    block->address = load_use(marked_realloc(block->address, size), size);
+    group->bytes += size - block->size;
+    live_bytes += size - block->size;
+    block->size = size;
+    done++;
+}
+
+static enum load_function function_of(int pattern)
+{
+    if (by != BY_MALLOC)
+        return (enum load_function)by;
+    if (pattern == FILL_ALIGNED)
+        return BY_ALIGNED_ALLOC;
+    return pattern == FILL_FAMILY && (random_bits() & 1) ? BY_CALLOC : BY_MALLOC;
 }
 
 static void fill(void *argument)
@@ -86,19 +123,10 @@ static void fill(void *argument)
             size = 16 + (uint64_t)(16 * (pow(1.09, (double)(i % 128)) - 1));
         else if (burst->pattern == FILL_ANY)
             size = random_log_uniform(1, max);
-        add_block(group, size < max ? size : max, (enum fill)burst->pattern);
+        add_block(group, size < max ? size : max, function_of(burst->pattern), burst->donor);
     }
-    for (size_t i = 0; burst->pattern == FILL_FAMILY && i < group->used; i += 2) {
-        struct load_block *block = &group->blocks[i];
-        size_t size = random_log_uniform(1, GRANULE); /* small: realloc copies, and that is linear */
-        if (block->address == NULL || block->owner != self || live_bytes + size > memory)
-            continue;
-        block->address = load_use(marked_realloc(block->address, size), size);
-        group->bytes += size - block->size;
-        live_bytes += size - block->size;
-        block->size = size;
-        done++;
-    }
+    for (size_t i = 0; burst->pattern == FILL_FAMILY && i < group->used; i += 2)
+        resize(group, &group->blocks[i], random_log_uniform(1, GRANULE));
 }
 
 static void shuffle(struct group *group)
@@ -126,9 +154,13 @@ static void drain(void *argument)
         struct load_block *block = &group->blocks[burst->pattern == DRAIN_BACKWARD ? n - 1 - i : i];
         size_t size = block->size;
         bool was_live = block->address != NULL;
+        if (burst->pattern == DRAIN_REPLACE && by == BY_REALLOC && block->owner == self) {
+            resize(group, block, random_log_uniform(1, max));
+            continue;
+        }
         remove_block(group, block);
         if (burst->pattern == DRAIN_REPLACE && was_live)
-            add_block(group, size, FILL_ONE_SIZE);
+            add_block(group, size, (enum load_function)by, NULL);
     }
     size_t kept = 0;
     for (size_t i = 0; i < group->used; i++)
@@ -161,6 +193,10 @@ static void run_fill(struct load_thread *helper, struct group *group)
     burst.size = random_log_uniform(burst.pattern == FILL_SPANS ? GRANULE : 1, largest);
     uint64_t room = (64 << 20) / (burst.pattern == FILL_ANY ? max / 16 + 1 : burst.size);
     burst.count = random_log_uniform(1, room < 2 ? 2 : room < GROUP_BLOCKS ? room : GROUP_BLOCKS);
+    if (by == BY_REALLOC)
+        burst.donor = &groups[random_uniform(0, GROUPS - 1)];
+    if (burst.donor == group) /* its blocks would become its own */
+        burst.donor = NULL;
     run(helper, fill, &burst, "fill", fill_names[burst.pattern]);
 }
 
@@ -188,11 +224,13 @@ int main(int argument_count, char **arguments)
         {"max", &max, "largest request, bytes", false},
         {"memory", &memory, "most bytes live at once", false},
         {"operations", &operations, "operations to count", false},
+        {"by", &by, load_by_help, false},
+        {"alignment", &load_alignment, "of aligned_alloc, at most; 16 or more", false},
         {"ends", &ends, "ends of the second thread, for each 100 bursts", false},
     };
     LOAD_OPTIONS(arguments, options);
-    if (max < GRANULE)
-        load_fail("wanted --max of at least %d", GRANULE);
+    if (max < GRANULE || by >= LOAD_FUNCTIONS || load_alignment < 16)
+        load_fail("wanted --max of at least %d, --by of 0 to %d, and --alignment of at least 16", GRANULE, LOAD_FUNCTIONS - 1);
 
     marks_open();
     groups = load_table(GROUPS * sizeof *groups);

@@ -9,12 +9,21 @@
 
 enum { MAX_THREADS = 64 };
 
-static uint64_t min = 16, max = 1 << 20, block_count = 200;
+static uint64_t min = 16, max = 1 << 20, block_count = 200, threads = 4;
+static uint64_t by = BY_MALLOC; /* enum load_function */
 static struct load_thread owners[MAX_THREADS];
 static uint64_t rich = MAX_THREADS;
 static struct load_block *blocks; /* of all owners; owner t has [t * block_count, (t + 1) * block_count) */
 
 static uint64_t blocks_of(uint64_t owner) { return rich == MAX_THREADS || rich == owner ? block_count : block_count / 8; }
+
+/* Of the next owner: what realloc takes. */
+static struct load_block *live_neighbour(const struct load_block *block)
+{
+    uint64_t i = (uint64_t)(block - blocks) + block_count;
+    struct load_block *other = &blocks[i % (threads * block_count)];
+    return by == BY_REALLOC && other != block && other->address != NULL ? other : NULL;
+}
 
 /* Fills the owner's empty entries. */
 static void allocate(void *first_block)
@@ -22,10 +31,15 @@ static void allocate(void *first_block)
     struct load_block *block = first_block;
     uint64_t count = blocks_of((uint64_t)(block - blocks) / block_count);
     for (uint64_t i = 0; i < count; i++, block++) {
-        if (block->address == NULL) {
-            block->size = random_log_uniform(min, max);
-            block->address = load_use(marked_malloc(block->size), block->size);
-        }
+        if (block->address != NULL)
+            continue;
+        block->size = random_log_uniform(min, max);
+        struct load_block *other = live_neighbour(block);
+        void *address = other != NULL ? marked_realloc(other->address, block->size)
+                                      : load_allocate((enum load_function)by, &block->size);
+        if (other != NULL)
+            other->address = NULL;
+        block->address = load_use(address, block->size);
     }
 }
 
@@ -48,13 +62,14 @@ static void free_shuffled(uint64_t *order, uint64_t count, uint64_t share_percen
 int main(int argument_count, char **arguments)
 {
     (void)argument_count;
-    uint64_t seed = 1, threads = 4, keep_allocating = 0, orphan = 0, rounds = 6;
+    uint64_t seed = 1, keep_allocating = 0, orphan = 0, rounds = 6;
     const struct load_option options[] = {
         {"seed", &seed, "of sizes and order", false},
         {"threads", &threads, "owners, 1 to 64", false},
         {"blocks", &block_count, "blocks of each owner", false},
         {"min", &min, "smallest request, bytes", false},
         {"max", &max, "largest request, bytes", false},
+        {"by", &by, load_by_help, false},
         {"rich", &rich, "the owner that has all its blocks, the others an eighth; from 0; 64: all have", false},
         {"keep-allocating", &keep_allocating, "owners allocate again after each round", true},
         {"rounds", &rounds, "rounds with --keep-allocating", false},
@@ -63,6 +78,8 @@ int main(int argument_count, char **arguments)
     LOAD_OPTIONS(arguments, options);
     if (threads == 0 || threads > MAX_THREADS || min == 0 || min > max || (keep_allocating && orphan))
         load_fail("wanted 1 <= threads <= %d, 1 <= min <= max, and not both --orphan and --keep-allocating", MAX_THREADS);
+    if (by >= LOAD_FUNCTIONS)
+        load_fail("wanted --by of 0 to %d", LOAD_FUNCTIONS - 1);
 
     marks_open();
     uint64_t count = threads * block_count;

@@ -30,6 +30,7 @@ struct thread {
     bool started;   /* its first SIGSTOP, a sign of attachment and not for the load, has been taken */
     bool stepping;  /* inside a marked operation; the fields below hold */
     bool called;    /* the call instruction has been stepped */
+    bool skipping;  /* in a function whose instructions are left out, at full speed */
     uint32_t instructions;
     uint64_t program_counter; /* of the next instruction */
     struct arch_marked_call operation;
@@ -98,7 +99,8 @@ static void remove_thread(struct tracer *tracer, struct thread *thread)
 /* A thread that was killed while stopped answers ESRCH; its end is reported by wait soon after. */
 static void resume(struct thread *thread, int signal)
 {
-    ptrace(thread->stepping ? PTRACE_SINGLESTEP : PTRACE_CONT, thread->id, NULL, (void *)(intptr_t)signal);
+    bool steps = thread->stepping && !thread->skipping;
+    ptrace(steps ? PTRACE_SINGLESTEP : PTRACE_CONT, thread->id, NULL, (void *)(intptr_t)signal);
 }
 
 /* ---- one operation ---- */
@@ -225,10 +227,28 @@ static void end_operation(struct tracer *tracer, struct thread *thread)
     thread->held_signals = 0;
 }
 
-/* The thread has run one instruction, or a part of one, of its operation. */
+/* Whether what the thread runs at that address counts. */
+static bool counts_at(const struct tracer *tracer, uint64_t address)
+{
+    return !tracer->request->library_only || (address >= tracer->library && address < tracer->library_end);
+}
+
+/* The library has called another: zeroing 2 MiB would be as many steps. Where it cannot be skipped it is stepped. */
+static void skip_call(const struct tracer *tracer, struct thread *thread)
+{
+    uint64_t back = arch_return_address(thread->id);
+    bool known = back == thread->operation.return_address || (back != 0 && counts_at(tracer, back));
+    thread->skipping = known && tracer->request->functions == NULL && arch_stop_at(thread->id, back);
+}
+
+/* The thread has run one instruction, or a part of one, of its operation, or has come back from a skipped call. */
 static int after_step(struct tracer *tracer, struct thread *thread)
 {
     uint64_t now = arch_program_counter(thread->id);
+    if (thread->skipping) {
+        thread->skipping = false;
+        arch_stop_at(thread->id, 0);
+    }
     if (!thread->called) {
         thread->called = true;
         thread->program_counter = now;
@@ -238,7 +258,7 @@ static int after_step(struct tracer *tracer, struct thread *thread)
     if (now == thread->program_counter && arch_steps_in_parts(thread->id, now))
         return 0; /* the next iteration of the same instruction */
     uint64_t at = thread->program_counter;
-    if (!tracer->request->library_only || (at >= tracer->library && at < tracer->library_end)) {
+    if (counts_at(tracer, at)) {
         keep_instruction(tracer, thread);
         thread->instructions++;
     }
@@ -251,6 +271,8 @@ static int after_step(struct tracer *tracer, struct thread *thread)
         char where[160];
         describe(thread, where, sizeof where);
         return fail(tracer, "did not return: %s; is it waiting for a lock?", where);
+    } else if (counts_at(tracer, at) && !counts_at(tracer, now)) {
+        skip_call(tracer, thread);
     }
     return 0;
 }

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <link.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../heap.h"
@@ -14,12 +16,21 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { SYSTEM_PAGE = 4096 };
+enum { SYSTEM_PAGE = 4096, HUGE_PAGE = 2 << 20 };
+
+// What makes locked memory fault again: joining its pages to huge ones, and looking which processor uses it. What the
+// kernel does not know, or does not permit, stays as it is.
+static void keep_as_it_is(uintptr_t start, size_t bytes) {
+  madvise((void *)start, bytes, MADV_NOHUGEPAGE);
+  syscall(SYS_mbind, start, bytes, MPOL_LOCAL, NULL, 0, 0);
+}
 
 bool os_pin(const void *address, size_t bytes) {
   int saved = errno;
   uintptr_t start = (uintptr_t)address & ~(uintptr_t)(SYSTEM_PAGE - 1);
   size_t whole = bits_round_up((uintptr_t)address + bytes - start, SYSTEM_PAGE);
+  // Huge pages where whole ones fit, so no memory more: now, or never.
+  if (whole >= HUGE_PAGE) madvise((void *)start, whole, MADV_HUGEPAGE);
   bool locked = mlock((void *)start, whole) == 0;
   // Kernels before 5.14 have no such advice: what is written now is there, too.
   if (!locked && madvise((void *)start, whole, MADV_POPULATE_WRITE) != 0)
@@ -27,6 +38,7 @@ bool os_pin(const void *address, size_t bytes) {
       volatile char *byte = (volatile char *)address + at;
       *byte = *byte;
     }
+  keep_as_it_is(start, whole);
   errno = saved;
   return locked;
 }
@@ -43,8 +55,10 @@ static int pin_module(struct dl_phdr_info *module, size_t size, void *good) {
   if (!is_own) return 0;
   for (int i = 0; i < module->dlpi_phnum; i++) {
     const ElfW(Phdr) *part = &module->dlpi_phdr[i];
-    if (part->p_type == PT_LOAD && mlock((void *)(module->dlpi_addr + part->p_vaddr), part->p_memsz) != 0)
-      *(bool *)good = false;
+    if (part->p_type != PT_LOAD) continue;
+    uintptr_t start = module->dlpi_addr + part->p_vaddr, page = start & ~(uintptr_t)(SYSTEM_PAGE - 1);
+    if (mlock((void *)start, part->p_memsz) != 0) *(bool *)good = false;
+    keep_as_it_is(page, start + part->p_memsz - page);
   }
   return 1;
 }

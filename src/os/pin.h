@@ -4,8 +4,8 @@
 
 #include "../bits.h"
 
-// Locks the pages of [address, address + bytes), which are there afterwards; where that is not permitted, only brings
-// them in. False then.
+// Locks the pages of [address, address + bytes), which are there afterwards, as huge ones where such fit, and which the
+// kernel does not join or move between processors later; where locking is not permitted, only brings them in. False then.
 bool os_pin(const void *address, size_t bytes);
 // The library's own text, tables and the calling thread's data of it; false if not permitted.
 bool os_pin_library(void);

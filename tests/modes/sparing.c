@@ -2,9 +2,10 @@
 // stay: each class needs its pages only for a while. Generations of threads that leave blocks of many sizes to the main
 // thread, which frees them: the next thread of the heap has little to do but to take them back. Blocks of LEAST to MOST
 // KiB that another thread frees, the oldest first. And small sizes that take turns, in an order that a number chooses:
-// whatever a block can do that has a store of its own size. And pages and spans that come and go side by side.
+// whatever a block can do that has a store of its own size. And pages and spans that come and go side by side. And blocks
+// of 1 MiB, of which three fit in a segment, among small ones, resized at times.
 //
-//   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]
+//   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -158,6 +159,26 @@ static void mix_pages_and_spans(uint32_t seed, uint32_t most) {
   for (unsigned i = 0; i < BLOCKS; i++) free(blocks[i]);
 }
 
+static void keep_arenas(uint32_t seed) {
+  enum { ARENAS = 24, TURNS = 3000, SMALL = 400 };
+  static char *arena[ARENAS], *small[SMALL];
+  for (unsigned i = 0; i < TURNS; i++) {
+    seed = seed * 1664525 + 1013904223;
+    unsigned at = (seed >> 10) % ARENAS, other = (seed >> 10) % SMALL;
+    free(small[other]);
+    check((small[other] = malloc(1 + (seed >> 9) % 2000)) != NULL);
+    if (i % 8) continue;
+    if (arena[at]) check(arena[at][0] == (char)at);
+    free(arena[at]);
+    check((arena[at] = malloc((i % 5 ? 1024 : 300) << 10)) != NULL);
+    memset(arena[at], (int)at, 100);
+    if (i % 5) continue;
+    check((arena[at] = realloc(arena[at], 1024 << 10)) != NULL && arena[at][99] == (char)at);
+  }
+  for (unsigned i = 0; i < ARENAS; i++) free(arena[i]);
+  for (unsigned i = 0; i < SMALL; i++) free(small[i]);
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
@@ -166,6 +187,8 @@ int main(int argc, char **argv) {
     pass_blocks_on(argc > 2 ? (uint32_t)atoi(argv[2]) : 20, argc > 3 ? (uint32_t)atoi(argv[3]) : 32);
   else if (strcmp(argv[1], "sizes") == 0)
     let_sizes_take_turns(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
+  else if (strcmp(argv[1], "arenas") == 0)
+    keep_arenas(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
   else if (strcmp(argv[1], "mixed") == 0)
     mix_pages_and_spans(argc > 2 ? (uint32_t)atoi(argv[2]) : 1, argc > 3 ? (uint32_t)atoi(argv[3]) : 200);
   else

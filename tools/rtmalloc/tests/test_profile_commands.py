@@ -16,7 +16,7 @@ from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
 from rtmalloc_tools.profile.memory import levelled, most_memory, shared
 from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
-from rtmalloc_tools.profile.size_classes import block_size
+from rtmalloc_tools.profile.size_classes import BLOCK_MAX, block_size
 from rtmalloc_tools.profile.stores import large_stores, stores_of
 
 
@@ -166,7 +166,7 @@ MIB = 1 << 20
 )
 def test_large_sizes_share_a_store_where_that_is_less(blocks, at_once, stores):
     large_from = tuple(at_once.get(doubling, 0) for doubling in range(25))
-    assert large_stores(record(blocks=bins_of(blocks), bins=273, large_from=large_from), "pag") == stores
+    assert large_stores(record(blocks=bins_of(blocks), bins=273, large_from=large_from), BLOCK_MAX) == stores
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_large_sizes_share_a_store_where_that_is_less(blocks, at_once, stores):
 )
 def test_small_sizes_share_a_store_where_that_is_a_quarter_less(blocks, at_once, stores):
     small_at_once = (0, 0, 0, at_once, 0, 0, 0, 0, 0)
-    assert stores_of(record(blocks=bins_of(blocks), bins=273, small_at_once=small_at_once), "pag") == stores
+    assert stores_of(record(blocks=bins_of(blocks), bins=273, small_at_once=small_at_once)) == stores
 
 
 def test_the_most_memory_that_a_program_can_need():
@@ -248,9 +248,9 @@ def test_merge_apart_gives_each_size_its_own_store(rtmalloc, tmp_path):
     one, out = tmp_path / "one.rtp", tmp_path / "out.rtp"
     turns = record(blocks=bins_of({576: 100, 640: 100}), bins=273, small_at_once=(0, 0, 0, 50, 0, 0, 0, 0, 0))
     write_profile(one, profile(turns, bins=273))
-    assert stores_of(turns, "pag") == [(54, 1024)]
+    assert stores_of(turns) == [(54, 1024)]
     assert rtmalloc("profile", "merge", "--apart", "-o", out, one)[0] == 0
-    assert stores_of(read_profile(out).records[0], "pag") == [(102, 576), (102, 640)]
+    assert stores_of(read_profile(out).records[0]) == [(102, 576), (102, 640)]
 
 
 def grown(before, after, headroom=0.05):

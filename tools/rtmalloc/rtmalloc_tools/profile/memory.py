@@ -8,30 +8,30 @@ from functools import reduce
 from typing import Any
 
 from rtmalloc_tools.profile.combine import maximum
+from rtmalloc_tools.profile.extent import EXTENT_GRANULES, extent_granules, plan_extent
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
-    CLASSES,
     EXTENT_MAX,
-    EXTENT_MORE,
     GRANULE,
     PAGE_KINDS,
     SEGMENT,
     block_size,
     round_up,
 )
-from rtmalloc_tools.profile.stores import stores_of
+from rtmalloc_tools.profile.stores import Store, stores_of
 
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks for what the profile counts. What it does not count is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth of the pages, three eighths of the "
-    "spans and 256 KiB more, and where threads race, the least of each and what they share. Not a bound of what the "
-    "program needs: another order of requests may fragment more, and is then a miss.",
+    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth of the pages, a quarter of the "
+    "spans, an eighth of the first 8 MiB of them and 256 KiB more, and where threads race, the least of each and what "
+    "they share; for large spans stores, where those take less. Not a bound of what the program needs: another order "
+    "of requests may fragment more, and is then a miss.",
 }
 ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
-EXTENT_FIRST, EXTENT_GRANULES, EXTENT_LEAF = 2, 1020, 1024  # src/extent.h
+EXTENT_FIRST, EXTENT_LEAF = 2, 1024  # src/extent.h
 CHUNK, STRIDE = 64, 65  # granules of a chunk of the shared reserve, without and with what sets it apart
 SEGMENT_CHUNKS = EXTENT_GRANULES // STRIDE
 SHARE_MOST = 1 << 21  # granules: half of what an extent may have
@@ -115,42 +115,19 @@ def tree_bytes(blocks: int) -> int:
     return round_up((zero + one + two + 1) * WORD, 64)
 
 
-def apart(record: Record, length: int, longer: int) -> int:
-    """Granules where a segment may have less than `length` left in one piece; `longer` spans have half a one each."""
-    granules, spans = record.granules, record.span_granules
-    return (
-        granules
-        + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - length)
-        - spans
-        + longer * (SEGMENT // GRANULE // 2)
-    )
-
-
-def extent_of(record: Record) -> int:
-    """Granules for what was in pages and spans at one time, an eighth of the pages and three eighths of the spans, or
-    what large spans need apart; EXTENT_MORE or the longest span. (src/plan.c)"""
-    granules = record.granules
-    if not granules:
-        return 0
-    largest = min(record.span_largest, EXTENT_MAX // GRANULE)
-    parts, longer = apart(record, largest, 0), 0
-    for number in reversed(range(CLASSES + 1, len(record.blocks))):
-        length = block_size(number) // GRANULE
-        if not record.blocks[number] or block_size(number) > EXTENT_MAX:
-            continue
-        if length < largest:
-            parts = min(parts, apart(record, length, longer))
-        longer += record.blocks[number]
-    more = (granules + 2 * min(record.span_granules, granules)) // 8
-    return max(parts, granules + more) + max(EXTENT_MORE, largest)
-
-
 @dataclass(frozen=True)
 class Thread:
     """What a thread has for itself, and whether it may take chunks of the shared reserve."""
 
     record: Record
     shares: bool
+
+    def plan(self, mode: str) -> tuple[int, list[Store]]:
+        """Granules of the extent, and the stores."""
+        if mode == "pag":
+            return 0, stores_of(self.record)
+        extent = plan_extent(self.record, self.shares)
+        return extent.granules, extent.stores
 
 
 @dataclass(frozen=True)
@@ -180,9 +157,9 @@ def shared(profile: Profile, mode: str) -> Shared:
         sum(record.granules - record.granules_least for record in sharing),
     )
     chunks = -(-(beyond + beyond // 8 + len(sharing) * (CHUNK // 2)) // CHUNK)
-    before = sum(extent_of(record) for record in sharing)
-    after = sum(extent_of(own(record)) for record in sharing) + chunks * CHUNK
-    too_large = chunks * CHUNK > SHARE_MOST or any(extent_of(own(record)) > SHARE_MOST for record in sharing)
+    before = sum(extent_granules(record) for record in sharing)
+    after = sum(extent_granules(own(record)) for record in sharing) + chunks * CHUNK
+    too_large = chunks * CHUNK > SHARE_MOST or any(extent_granules(own(record)) > SHARE_MOST for record in sharing)
     if not beyond or too_large or after >= before:
         return without
     return Shared(
@@ -197,13 +174,14 @@ def span_metadata(granules: int, segments: int, layout: Layout) -> int:
     ) * layout.span
 
 
-def extent_metadata(thread: Thread, chunks: int, layout: Layout) -> int:
-    """Table and descriptors of the extent, and its trees of hints, with places for the chunks (src/extent_make.c)."""
-    granules = extent_of(thread.record)
+def extent_metadata(granules: int, shares: bool, chunks: int, layout: Layout) -> int:
+    """Table and descriptors of the extent, its trees of hints, with places for the chunks, and what full segments have
+    beside blocks (src/extent_make.c; make_extent in src/mode.c)."""
+    beside = granules // EXTENT_GRANULES * (SEGMENT - EXTENT_GRANULES * GRANULE)
     leaves = -(-max(granules, 1) // FANOUT)
-    groups = -(-leaves // FANOUT) + (-(-chunks // FANOUT) if thread.shares else 0)
+    groups = -(-leaves // FANOUT) + (-(-chunks // FANOUT) if shares else 0)
     trees = 2 * (leaves * EXTENT_LEAF + groups * layout.hint_group)
-    return span_metadata(granules, -(-granules // EXTENT_GRANULES), layout) + round_up(trees, GRANULE)
+    return beside + span_metadata(granules, -(-granules // EXTENT_GRANULES), layout) + round_up(trees, GRANULE)
 
 
 def chunk_metadata(chunks: int, layout: Layout) -> int:
@@ -228,18 +206,17 @@ def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
     blocks = plan.chunks * CHUNK * GRANULE
     metadata = chunk_metadata(plan.chunks, layout) if layout and plan.chunks else 0
     for thread in plan.threads:
-        record = thread.record
-        stores = stores_of(record, mode)
+        granules, stores = thread.plan(mode)
         run = sum(round_up(count * size, GRANULE) for count, size in stores)
-        blocks += run + (extent_of(record) * GRANULE if mode == "seg" else 0)
+        blocks += run + granules * GRANULE
         if layout is None:
             continue
         metadata += layout.heap + layout.stores
         if stores:
             metadata += sum(tree_bytes(count) for count, _ in stores)
-            metadata += run // GRANULE * TABLE_ENTRY + layout.span * len(record.blocks)
+            metadata += run // GRANULE * TABLE_ENTRY + layout.span * len(thread.record.blocks)
         if mode == "seg":
-            metadata += extent_metadata(thread, plan.chunks, layout)
+            metadata += extent_metadata(granules, thread.shares, plan.chunks, layout)
     index = index_bytes((thread.record for thread in plan.threads), layout) if layout else 0
     return Memory(blocks, metadata + index)
 

@@ -8,9 +8,19 @@ from rich.console import Console
 from rich.table import Table
 
 from rtmalloc_tools.profile.combine import Change
+from rtmalloc_tools.profile.extent import plan_extent
 from rtmalloc_tools.profile.memory import block_bytes, huge_blocks, most_memory, page_bytes
 from rtmalloc_tools.profile.profile_format import EIGHTS, Profile, Record
-from rtmalloc_tools.profile.size_classes import GRANULE, PAGE_KINDS, SEGMENT, block_size, in_words, kind_of, round_up
+from rtmalloc_tools.profile.size_classes import (
+    BLOCK_MAX,
+    GRANULE,
+    PAGE_KINDS,
+    SEGMENT,
+    block_size,
+    in_words,
+    kind_of,
+    round_up,
+)
 from rtmalloc_tools.profile.stores import Store, eight_stores, large_stores, shares
 
 
@@ -79,8 +89,9 @@ def small_shared(record: Record) -> list[Store]:
 def stores_table(record: Record) -> Table:
     title = f"{record.name}: stores for large sizes, and for small ones that share one"
     table = left_table(title, ["mode"], ["up to", "blocks", "bytes"])
+    stores = {"pag": small_shared(record) + large_stores(record, BLOCK_MAX), "seg": plan_extent(record, False).stores}
     for mode in ("pag", "seg"):
-        for blocks, size in (small_shared(record) if mode == "pag" else []) + large_stores(record, mode):
+        for blocks, size in stores[mode]:
             table.add_row(mode, f"{size:,}", f"{blocks:,}", in_words(blocks * size))
     table.caption = "Sizes that take turns share one. Threads that are alike get the most of them all."
     return table
@@ -95,7 +106,7 @@ def show(profile: Profile, name: str, console: Console) -> None:
         if any(record.blocks):
             console.print(blocks_table(record))
         console.print(segments_table(record))
-        if not record.process and (small_shared(record) or large_stores(record, "pag")):
+        if not record.process and (small_shared(record) or large_stores(record, BLOCK_MAX)):
             console.print(stores_table(record))
     memory = most_memory(profile, name)
     for mode in ("pag", "seg"):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, Record
 from rtmalloc_tools.profile.size_classes import (
+    BLOCK_MAX,
     BLOCKS_MORE,
     CLASSES,
-    EXTENT_MAX,
     GRANULE,
     PER_DOUBLING,
     STORE_BLOCKS_MAX,
@@ -28,13 +28,13 @@ class Shared:
     stores: tuple[Store, ...]
 
 
-def large_stores(record: Record, mode: str) -> list[Store]:
-    """Each large size its own store, or some doublings of the size one for all (src/plan.c)."""
+def large_stores(record: Record, above: int) -> list[Store]:
+    """Of sizes above that many bytes each its own store, or some doublings of the size one for all (src/plan.c)."""
     doublings = [
         [
             (count, block_size(number))
             for number, count in enumerate(record.blocks[first : first + PER_DOUBLING], first)
-            if count and (mode == "pag" or block_size(number) > EXTENT_MAX)
+            if count and block_size(number) > above
         ]
         for first in range(CLASSES + 1, CLASSES + 1 + DOUBLINGS * PER_DOUBLING, PER_DOUBLING)
     ]
@@ -73,7 +73,6 @@ def shares(record: Record, eight: int) -> bool:
     return len(eight_stores(record, eight)) < sum(record.blocks[number] > 0 for number in eight_bins(eight))
 
 
-def stores_of(record: Record, mode: str) -> list[Store]:
-    """Each store of a thread's heap."""
-    in_pages = [store for eight in range(EIGHTS) for store in eight_stores(record, eight)] if mode == "pag" else []
-    return in_pages + large_stores(record, mode)
+def stores_of(record: Record) -> list[Store]:
+    """Each store of a thread's heap in mode `pag`."""
+    return [store for eight in range(EIGHTS) for store in eight_stores(record, eight)] + large_stores(record, BLOCK_MAX)

@@ -1,0 +1,107 @@
+"""The extent of a thread's heap in mode `seg`, and which spans have stores beside it, as src/plan.c plans them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rtmalloc_tools.profile.profile_format import Record
+from rtmalloc_tools.profile.size_classes import (
+    BLOCK_MAX,
+    CLASSES,
+    EXTENT_FEW,
+    EXTENT_MAX,
+    EXTENT_MORE,
+    GRANULE,
+    SEGMENT,
+    block_size,
+)
+from rtmalloc_tools.profile.stores import Store, large_stores
+
+EXTENT_GRANULES = 1020  # of a segment (src/extent.h)
+
+
+def apart(record: Record, length: int, longer: int) -> int:
+    """Granules where a segment may have less than `length` left in one piece; `longer` spans have half a one each."""
+    granules, spans = record.granules, record.span_granules
+    return (
+        granules
+        + spans * EXTENT_GRANULES // (EXTENT_GRANULES + 1 - length)
+        - spans
+        + longer * (SEGMENT // GRANULE // 2)
+    )
+
+
+def extent_granules(record: Record) -> int:
+    """Granules for what was in pages and spans at one time, an eighth of the pages, a quarter of the spans and an
+    eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE or the longest span."""
+    granules = record.granules
+    if not granules:
+        return 0
+    largest = min(record.span_largest, EXTENT_MAX // GRANULE)
+    parts, longer = apart(record, largest, 0), 0
+    for number in reversed(range(CLASSES + 1, len(record.blocks))):
+        length = block_size(number) // GRANULE
+        if not record.blocks[number] or block_size(number) > EXTENT_MAX:
+            continue
+        if length < largest:
+            parts = min(parts, apart(record, length, longer))
+        longer += record.blocks[number]
+    spans = min(record.span_granules, granules)
+    more = (granules + spans + min(spans, EXTENT_FEW)) // 8
+    return max(parts, granules + more) + max(EXTENT_MORE, largest)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a thread's heap has in mode `seg`."""
+
+    granules: int
+    stores: list[Store]  # of the spans that have one, and of all larger blocks
+
+    @property
+    def bytes(self) -> int:
+        return self.granules * GRANULE + sum(blocks * size for blocks, size in self.stores)
+
+
+def without_larger(record: Record, spans_most: int) -> Record:
+    """What is left for the extent, if larger spans have stores: at most what its sizes need that are not larger."""
+    blocks = tuple(0 if block_size(number) > spans_most else count for number, count in enumerate(record.blocks))
+    needed = sum(count * (block_size(number) // GRANULE) for number, count in enumerate(blocks) if number > CLASSES)
+    spans = min(record.span_granules, needed)
+    return replace(
+        record,
+        blocks=blocks,
+        span_granules=spans,
+        granules=min(record.granules, record.page_granules + spans),
+        span_largest=min(record.span_largest, spans_most // GRANULE),
+    )
+
+
+def with_stores_above(record: Record, spans_most: int) -> Extent:
+    """The stores of blocks that could be spans have an eighth and one more of them."""
+    stores = [
+        (blocks + (blocks // 8 + 1 if size <= EXTENT_MAX else 0), size)
+        for blocks, size in large_stores(record, spans_most)
+    ]
+    left = without_larger(record, spans_most) if spans_most < EXTENT_MAX else record
+    return Extent(extent_granules(left), stores)
+
+
+def doublings() -> Iterator[int]:
+    most = 2 * BLOCK_MAX
+    while most < EXTENT_MAX:
+        yield most
+        most *= 2
+
+
+def plan_extent(record: Record, shares: bool) -> Extent:
+    """Where an eighth of the memory is saved, spans from some doubling of the size on have stores. `shares`: the thread
+    has the least that it needed, and what it needs beyond is in chunks."""
+    best = with_stores_above(record, EXTENT_MAX)
+    least = best.bytes - best.bytes // 8
+    for spans_most in doublings() if not shares else ():
+        other = with_stores_above(record, spans_most)
+        if other.bytes < least:
+            best, least = other, other.bytes
+    return best
