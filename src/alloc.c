@@ -462,7 +462,11 @@ static void *resize_in_place(void *block, struct span *span, size_t size) {
   // As the recording did, where a block of another bin was counted anew.
   if (span->kind == SPAN_STORE && (size > BLOCK_MAX || usable(span) > BLOCK_MAX))
     return size > BLOCK_MAX && size <= BIN_SIZE_MAX && bin_size(bin_of_large(size)) == usable(span) ? block : NULL;
-  if (span->kind == SPAN_HUGE) return size > MEDIUM_MAX ? huge_resize(span, size) : NULL;
+  if (span->kind == SPAN_HUGE) {
+    // The caller's store serves what is resized, so while a profile is recorded another thread's block is counted anew.
+    bool moves = rtm_heap->stores || (rtm_options.record[0] && RTM_READ_RELAXED(span->owner) != rtm_heap);
+    return size > MEDIUM_MAX && !moves ? huge_resize(span, size) : NULL;
+  }
   if (span->kind == SPAN_MEDIUM && size > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
     return medium_resize(rtm_heap, span, size) ? block : NULL;
   return size <= usable(span) && may_shrink(span, size) ? block : NULL;
@@ -556,8 +560,11 @@ void *rtm_reallocarray(void *block, size_t count, size_t size) {
   return __builtin_mul_overflow(count, size, &bytes) ? out_of_memory() : alloc_again(block, bytes);
 }
 
-void *rtm_aligned_alloc(size_t alignment, size_t size) {
-  if (bits_is_power_of_two(alignment)) return alloc_aligned(alignment, size);
+static RTM_COLD void *bad_alignment(void) {
   errno = EINVAL;
   return NULL;
+}
+
+void *rtm_aligned_alloc(size_t alignment, size_t size) {
+  return bits_is_power_of_two(alignment) ? alloc_aligned(alignment, size) : bad_alignment();
 }

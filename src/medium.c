@@ -133,6 +133,12 @@ RTM_INLINE void prepare_places(struct heap *heap, unsigned class) {
   if (!(done && must_have_places(heap)) && !medium_waits(heap)) heap->spare_state = SPARE_READY;
 }
 
+static void release_waiting(struct heap *heap) {
+  struct span *waited = take_waiting(heap);
+  if (waited) medium_release(heap, waited);
+  if (!medium_waits(heap)) heap->spare_state = SPARE_READY;
+}
+
 static void prepare(struct heap *heap) {
   if (!heap->spare_state)
     prepare_spare(heap);
@@ -142,8 +148,8 @@ static void prepare(struct heap *heap) {
     prepare_places(heap, 0);
   else if (hint_must_grow(&heap->hints, SPAN_MEDIUM))
     prepare_places(heap, SPAN_MEDIUM);
-  else if (!medium_waits(heap))
-    heap->spare_state = SPARE_READY;
+  else
+    release_waiting(heap);
 }
 
 // One thing for the heap, where no other thread has freed a block.

@@ -427,6 +427,9 @@ int rtm_load_profile(const char *path, const char *name) {
     message_warn("profile", path, wrong);
     return mode_is_sealed() || state.all ? EBUSY : EINVAL;
   }
+  // As where a profile is loaded at the start: a report tells of misses then, and the fast paths stay.
+  rtm_options.count = rtm_options.verbose;
+  arena_keep();  // what the program has freed of before, too, goes back without a system call
   heap_change();
   rehearse();
   return 0;

@@ -131,6 +131,9 @@ static void read_all(struct options *o) {
   read_word("RTMALLOC_ON_MISS", on_miss, "expected count, report, abort or null; misses are counted", &o->on_miss);
   read_signal("RTMALLOC_RECORD_SIGNAL", &o->record_signal);
   read_flag("RTMALLOC_SEAL", &o->seal);
+  if (o->record_signal && !o->record[0])
+    message_warn("RTMALLOC_RECORD_SIGNAL", get("RTMALLOC_RECORD_SIGNAL"),
+                 "no profile is recorded: set RTMALLOC_RECORD to its file; no signal saves one");
   if (o->record[0] && o->mode) {
     message_warn("RTMALLOC_RECORD", o->record, "a profile is recorded in mode general only; RTMALLOC_MODE is left out");
     o->mode = 0;

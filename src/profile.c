@@ -3,6 +3,7 @@
 #include "profile.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -116,8 +117,10 @@ const char *profile_read(const char *path, struct profile *profile) {
 }
 
 const char *profile_write(const char *path, struct profile *profile) {
-  char beside[PATH_MOST + 32];
+  char beside[PATH_MOST + 32], target[PATH_MAX];
   struct text text = {beside, sizeof beside - 1, 0};
+  const char *wrong = os_follow_link(&path, target);
+  if (wrong) return wrong;
   if (strlen(path) > PATH_MOST) return "the file name is too long";
   text_add(&text, path);
   text_add(&text, ".");

@@ -8,6 +8,7 @@
 #include "message.h"
 #include "mode.h"
 #include "options.h"
+#include "os/file.h"
 #include "rtmalloc.h"
 
 struct class_counts {
@@ -236,8 +237,8 @@ static void report(void) {
     return;
   }
   json(&text);
-  os_write(fd, text.buffer, text.length);
-  os_close(fd);
+  const char *wrong = os_write_file(fd, text.buffer, text.length);
+  if (wrong) message_warn("RTMALLOC_REPORT", path, wrong);
 }
 
 __attribute__((destructor)) static void at_exit(void) {

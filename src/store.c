@@ -71,9 +71,10 @@ void store_make(struct heap *heap, struct span *span, char *start, size_t block_
   set_table(span, span->length);
 }
 
-// A late bit belongs to a thread that is between two instructions of store_mark: a few are passed over.
+// A late bit is of a thread that was interrupted between two instructions of store_mark, while the owner took what is
+// below; it stays until the owner meets it, once. So there are few, and each way down clears one.
 void *store_take_again(struct span *store) {
-  enum { LATE_BITS = 3 };
+  enum { LATE_BITS = 4096 };
   for (unsigned i = 0; i < LATE_BITS && atomic_load_explicit(store->store_level[3], memory_order_seq_cst); i++) {
     void *block = store_take(store);
     if (block) return block;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,7 +60,10 @@ const char *os_replace_file(const char *path, const char *beside, const char *by
   int saved = errno;
   const char *wrong = NULL;
   struct stat status;
-  if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return reason(EISDIR);
+  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+    errno = saved;
+    return S_ISDIR(status.st_mode) ? reason(EISDIR) : "it is no regular file";
+  }
   int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) {
     wrong = reason(errno);
@@ -69,6 +73,28 @@ const char *os_replace_file(const char *path, const char *beside, const char *by
     if (close(fd) != 0 && !wrong) wrong = reason(errno);
     if (!wrong && rename(beside, path) != 0) wrong = reason(errno);
     if (wrong) unlink(beside);
+  }
+  errno = saved;
+  return wrong;
+}
+
+const char *os_write_file(int fd, const char *bytes, size_t count) {
+  int saved = errno;
+  const char *wrong = write_all(fd, bytes, count) ? NULL : reason(errno);
+  if (close(fd) != 0 && !wrong) wrong = reason(errno);
+  errno = saved;
+  return wrong;
+}
+
+const char *os_follow_link(const char **path, char *target) {
+  int saved = errno;
+  struct stat status;
+  const char *wrong = NULL;
+  if (lstat(*path, &status) == 0 && S_ISLNK(status.st_mode)) {
+    if (realpath(*path, target))
+      *path = target;
+    else
+      wrong = "it is a symbolic link to what is not there";
   }
   errno = saved;
   return wrong;

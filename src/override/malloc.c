@@ -42,9 +42,8 @@ EXPORT void *memalign(size_t alignment, size_t size) {
     errno = EINVAL;
     return NULL;
   }
-  size_t power = BLOCK_ALIGNMENT;
-  while (power < alignment) power *= 2;
-  return alloc_aligned(power, size);
+  bool small = alignment <= BLOCK_ALIGNMENT;
+  return alloc_aligned(small ? BLOCK_ALIGNMENT : (size_t)2 << bits_highest(alignment - 1), size);
 }
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {

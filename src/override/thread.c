@@ -6,20 +6,23 @@
 #include <pthread.h>
 
 #include "../alloc.h"
+#include "../store.h"
 
 typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-struct start {
-  void *(*routine)(void *);
-  void *argument;
-  struct heap *heap;    // NULL: the thread finds its own
-  struct heap *before;  // see heap_ready
-};
+// A prepared heap has a place for it: how many threads have been told and not begun is chance, which no profile covers.
+static struct start *take_start(struct heap *heap) {
+  return heap && heap->stores ? &heap->stores->start : alloc_fast(sizeof(struct start));
+}
 
-static void *run(void *block) {
-  struct start start = *(struct start *)block;
+static void give_start(struct start *start, struct heap *heap) {
+  if (!heap || !heap->stores) free_fast(start);
+}
+
+static void *run(void *told) {
+  struct start start = *(struct start *)told;
   heap_begin(start.heap, start.before, (uintptr_t)start.routine);
-  free_fast(block);
+  give_start(told, start.heap);
   return start.routine(start.argument);
 }
 
@@ -31,13 +34,12 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
     real = (create *)dlsym(RTLD_NEXT, "pthread_create");
     atomic_store_explicit(&next, real, memory_order_relaxed);  // the same in every thread
   }
-  struct start *start = alloc_fast(sizeof *start);
-  if (!start) return EAGAIN;
   struct heap *before;
   struct heap *heap = heap_ready((uintptr_t)routine, &before);
-  *start = (struct start){routine, argument, heap, before};
-  int failed = real(thread, attributes, run, start);
+  struct start *start = take_start(heap);
+  if (start) *start = (struct start){routine, argument, heap, before};
+  int failed = start ? real(thread, attributes, run, start) : EAGAIN;
+  if (failed && start) give_start(start, heap);
   if (failed && heap) heap_not_begun(heap);
-  if (failed) free_fast(start);
   return failed;
 }

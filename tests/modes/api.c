@@ -88,6 +88,55 @@ static void fork_after_seal(void) {
   free(block);
 }
 
+// Huge blocks from before the load are freed, and resized, in the sealed process.
+static void huge_before_load(void) {
+  enum { BYTES = 3000000 };
+  char *freed = malloc(BYTES), *resized = malloc(BYTES);
+  resized[BYTES - 1] = 'x';
+  if (profile[0]) {
+    int load = rtm_load_profile(profile, "pag");
+    printf("load %d\nseal %d\n", load, rtm_seal());
+  }
+  struct rtm_stats before, after;
+  rtm_stats(&before);
+  free(freed);
+  resized = realloc(resized, 2 * BYTES);
+  rtm_stats(&after);
+  int calls = (int)(after.system_calls - before.system_calls);
+  printf("%c, calls %d, misses %d\n", resized[BYTES - 1], calls, (int)rtm_misses());
+  free(resized);
+}
+
+static void *make_block(void *unused) {
+  (void)unused;
+  return memset(malloc(3000000), 'y', 3000000);
+}
+
+static void resize_anothers(void) {
+  pthread_t thread;
+  void *block;
+  pthread_create(&thread, NULL, make_block, NULL);
+  pthread_join(thread, &block);
+  block = realloc(block, 4500000);
+  printf("%c\n", ((char *)block)[2999999]);
+  free(block);
+}
+
+static pthread_barrier_t all_begun;
+static void *begin(void *unused) {
+  pthread_barrier_wait(&all_begun);
+  return unused;
+}
+
+// Threads of which many have been started before the first has run.
+static void start_many(void) {
+  enum { THREADS = 200 };
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&all_begun, NULL, THREADS);
+  for (unsigned i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, begin, NULL);
+  for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+}
+
 static void save_without_record(void) { printf("save %d\n", rtm_save_profile("/tmp/never")); }
 
 int main(int count, char **arguments) {
@@ -100,6 +149,9 @@ int main(int count, char **arguments) {
                    {"rehearse_threads", rehearse_threads},
                    {"seal_in_general", seal_in_general},
                    {"bad_mode", bad_mode},
+                   {"huge_before_load", huge_before_load},
+                   {"resize_anothers", resize_anothers},
+                   {"start_many", start_many},
                    {"fork_after_seal", fork_after_seal},
                    {"save_without_record", save_without_record}};
   if (count != 3) return 2;

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -205,6 +206,74 @@ def test_pages_and_spans_side_by_side_find_room_where_they_were_recorded(seed: i
     # A general heap was recorded, which gives spans back later than an extent: the same requests lie elsewhere.
     told = recorded_and_sealed(tmp_path, "seg", "sparing", "mixed", str(seed), str(most))
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
+@pytest.mark.parametrize("options", [{"record": "x.rtp"}, {"report": "x.json"}, {"mode": "pag"}, {"mode": "seg"}])
+def test_what_others_free_comes_back_where_operations_are_counted(options: dict[str, str], tmp_path: Path) -> None:
+    # Pages and spans side by side: the spans that were found with the pages waited for ever (300 MiB).
+    paths = {name: str(tmp_path / value) if "." in value else value for name, value in options.items()}
+    report = paths.setdefault("report", str(tmp_path / "report.json"))
+    assert run("sparing", "passing", "30", "36", **paths).returncode == 0
+    assert json.loads(Path(report).read_text())["mapped_peak_bytes"] < 48 * MIB  # 10 MiB are live
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scenario", ["resize_anothers", "start_many"])
+def test_what_a_thread_does_with_anothers_memory_is_covered(scenario: str, mode: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "api.rtp", tmp_path / "report.json"
+    assert run("api", scenario, "x", record=str(profile)).returncode == 0
+    for _ in range(3):
+        result = run("api", scenario, "x", profile=str(profile), mode=mode, seal="1", report=str(report))
+        assert (result.returncode, result.stderr) == (0, "")
+        told = json.loads(report.read_text())
+        assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
+def test_huge_blocks_from_before_the_load_take_no_system_call(tmp_path: Path) -> None:
+    profile = tmp_path / "huge.rtp"
+    assert run("api", "huge_before_load", "", record=str(profile)).returncode == 0
+    result = run("api", "huge_before_load", str(profile))
+    assert (result.stdout, result.stderr) == ("load 0\nseal 0\nx, calls 0, misses 0\n", "")
+
+
+def test_a_report_leaves_the_fast_paths_where_the_profile_is_loaded_later(profile: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    assert run("api", "load_late", str(profile), report=str(report)).returncode == 0
+    told = json.loads(report.read_text())
+    assert told["mode"] == "pag"
+    assert sum(each["total_blocks"] for each in told["classes"]) < 600  # of 501 requests and libc's, none counted after the load
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "link"])
+def test_a_profile_replaces_regular_files_only(kind: str, tmp_path: Path) -> None:
+    path, target = tmp_path / "profile.rtp", tmp_path / "target.rtp"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path = Path("/dev/null") if os.geteuid() != 0 else path
+        if os.geteuid() == 0:
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    else:
+        assert run("load", record=str(target)).returncode == 0
+        path.symlink_to(target)
+    before = path.lstat().st_mode
+    result = run("load", "100", record=str(path))
+    assert result.returncode == 0
+    assert path.lstat().st_mode == before
+    if kind == "link":
+        assert result.stderr == "" and struct.unpack_from("<I", target.read_bytes(), 36)[0] == 2  # runs
+    else:
+        assert result.stderr == f"rtmalloc: warning: RTMALLOC_RECORD '{path}': it is no regular file\n"
+
+
+def test_a_report_that_does_not_fit_is_named(profile: Path) -> None:
+    result = run("load", profile=str(profile), mode="pag", report="/dev/full")
+    assert result.returncode == 0
+    assert result.stderr == "rtmalloc: warning: RTMALLOC_REPORT '/dev/full': the disk is full\n"
+
+
+def test_a_signal_for_a_profile_that_is_not_recorded_is_named() -> None:
+    assert "RTMALLOC_RECORD_SIGNAL 'USR1': no profile is recorded" in run("load", record_signal="USR1").stderr
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
