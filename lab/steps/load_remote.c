@@ -62,7 +62,7 @@ static void free_shuffled(uint64_t *order, uint64_t count, uint64_t share_percen
 int main(int argument_count, char **arguments)
 {
     (void)argument_count;
-    uint64_t seed = 1, keep_allocating = 0, orphan = 0, rounds = 6;
+    uint64_t seed = 1, keep_allocating = 0, orphan = 0, pending = 0, rounds = 6;
     const struct load_option options[] = {
         {"seed", &seed, "of sizes and order", false},
         {"threads", &threads, "owners, 1 to 64", false},
@@ -74,6 +74,7 @@ int main(int argument_count, char **arguments)
         {"keep-allocating", &keep_allocating, "owners allocate again after each round", true},
         {"rounds", &rounds, "rounds with --keep-allocating", false},
         {"orphan", &orphan, "owners have exited before their blocks are freed", true},
+        {"pending", &pending, "half of them are freed before, not counted", true},
     };
     LOAD_OPTIONS(arguments, options);
     if (threads == 0 || threads > MAX_THREADS || min == 0 || min > max || (keep_allocating && orphan))
@@ -92,6 +93,8 @@ int main(int argument_count, char **arguments)
         load_thread_start(&owners[t]);
         load_thread_run(&owners[t], allocate, &blocks[t * block_count]);
     }
+    if (pending)
+        free_shuffled(order, count, 50);
     if (orphan)
         for (uint64_t t = 0; t < threads; t++)
             load_thread_end(&owners[t]);

@@ -14,7 +14,7 @@ from rtmalloc_tools.bound.analysis import Analyser
 from rtmalloc_tools.bound.binary import read_binary
 from rtmalloc_tools.bound.listing import listing, total
 from rtmalloc_tools.bound.longest import count
-from rtmalloc_tools.bound.rows import read_paths
+from rtmalloc_tools.bound.rows import Apart, read_paths
 from rtmalloc_tools.places import LIBRARY, checkout
 
 BUILT = Path(os.environ.get("RTM_LIBRARY", checkout() / "build" / LIBRARY))
@@ -45,6 +45,13 @@ def test_every_row_is_within_its_limit(analyser):
         if row.limit and (proven := analyser.analyse(row).proven) and proven > row.limit
     ]
     assert not over, "a path has become longer: rtmalloc bound --path NAME shows it"
+
+
+def test_no_function_of_another_library_is_an_exit(analyser):
+    # What follows its call would be cut from the path.
+    outside = {slot.symbol for slot in analyser.binary.slots.values()}
+    exits = {name for row in analyser.paths.rows for name, named in row.named.items() if named.apart is Apart.EXIT}
+    assert not exits & outside
 
 
 def test_every_function_that_a_row_names_is_one_of_the_library(analyser):
