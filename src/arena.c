@@ -558,6 +558,8 @@ static bool map_run(struct span *run, uint32_t granules, bool *taken) {
     if (SECURE_VARIANT && !bare) break;  // a segment for the guard only
     if (bare > (i - from) * SEGMENT_GRANULES) bare = (i - from) * SEGMENT_GRANULES;
     if (!map_at(segment_address(first + from), (size_t)bare << GRANULE_SHIFT, taken)) return false;
+    // It stays, so it is worth the system's large pages, which a huge block fills.
+    if (rtm_arena.keeps) os_want_huge_pages(segment_address(first + from), (size_t)bare << GRANULE_SHIFT);
     for (uint32_t j = from; j < i; j++, bare -= SEGMENT_GRANULES)
       segment_at(first + j)->mapped = (uint16_t)(bare < SEGMENT_GRANULES ? bare : SEGMENT_GRANULES);
   }

@@ -51,6 +51,10 @@ void os_unmap(uintptr_t address, size_t bytes) {
 long os_purge(uintptr_t address, size_t bytes) { return os_purge_now(address, bytes); }
 #endif
 
+void os_want_huge_pages(uintptr_t address, size_t bytes) {
+  os_syscall(SYS_madvise, (long)address, (long)bytes, MADV_HUGEPAGE, 0, 0, 0);
+}
+
 bool os_resident(uintptr_t address) {
   count(&rtm_os_counts.resident);
   unsigned char resident = 0;

@@ -19,6 +19,8 @@ bool os_map_at(uintptr_t address, size_t bytes, bool *taken);
 // Zeroed memory anywhere; NULL if there is none.
 void *os_map(size_t bytes);
 void os_unmap(uintptr_t address, size_t bytes);
+// Asks for pages of 2 MiB where memory is touched first. Not counted: it maps nothing.
+void os_want_huge_pages(uintptr_t address, size_t bytes);
 // Whether the page at `address` is in memory.
 bool os_resident(uintptr_t address);
 // Moves mapped pages without a copy to the unmapped range at `target`, which may be longer. False if refused.
