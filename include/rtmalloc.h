@@ -96,7 +96,8 @@ enum rtm_miss { RTM_MISS_PAGE, RTM_MISS_SPAN, RTM_MISS_HUGE, RTM_MISS_THREAD, RT
 RTM_API int rtm_save_profile(const char *path);
 
 /* Makes, links, brings in and locks the heaps of a recorded program; `mode` is "seg" or "pag". The calling thread changes
- * to its heap, threads that start later take theirs; other threads keep what they have. 0; EINVAL (bad file or mode) or
+ * to its heap, threads that start later take theirs; other threads keep what they have. Huge blocks from before stay
+ * mapped when they are freed. 0; EINVAL (bad file or mode) or
  * EBUSY (one is loaded already, or the process is sealed) with a line on stderr. Linear in the memory prepared. */
 RTM_API int rtm_load_profile(const char *path, const char *mode);
 
