@@ -101,6 +101,12 @@ RTM_HIDDEN extern _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_
 struct heap *heap_of_thread(void);
 // A general heap: adopted or made. NULL: out of memory.
 struct heap *heap_general(void);
+// What a thread that starts another tells it (override/thread.c).
+struct thread_start {
+  void *(*routine)(void *);
+  void *argument;
+  struct heap *heap, *before;  // of heap_ready
+};
 // For a thread that is about to be started: its prepared heap, or while a profile is recorded the one that counts for
 // it. Chosen by the starting thread, as the order in which threads are started is the same in another run more often
 // than the order in which they run. NULL: it finds one itself.

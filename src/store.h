@@ -23,14 +23,6 @@
 enum { STORE_LEVELS = 4 };
 #define STORE_BLOCKS_MAX ((uint64_t)1 << (6 * STORE_LEVELS))
 
-// What a new thread is told (override/thread.c).
-struct start {
-  void *(*routine)(void *);
-  void *argument;
-  struct heap *heap;    // NULL: the thread finds its own
-  struct heap *before;  // see heap_ready
-};
-
 // What a prepared heap has beside its stores for pages' classes, which are heap->page[class].
 struct stores {
   struct span *large[BINS_LARGE];  // &rtm_no_store: none
@@ -40,9 +32,9 @@ struct stores {
   struct heap *heap;
   struct group *group;  // of its start routine, and its number there (prepared.c)
   uint32_t number;
-  unsigned mode;      // enum mode
-  struct start start;  // for the thread that the heap was taken for, until it has begun
-  size_t extent_max;   // mode `seg`: what is larger than BLOCK_MAX and not than this comes from the extent; else 0
+  unsigned mode;              // enum mode
+  struct thread_start start;  // for the thread that the heap was taken for, until it has begun
+  size_t extent_max;          // mode `seg`: what is larger than BLOCK_MAX and not than this comes from the extent; else 0
 };
 
 // Owns the stores of heaps that have pages and spans beside: huge blocks in mode `seg`. Every free into them is remote.

@@ -11,16 +11,16 @@
 typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 // A prepared heap has a place for it: how many threads have been told and not begun is chance, which no profile covers.
-static struct start *take_start(struct heap *heap) {
-  return heap && heap->stores ? &heap->stores->start : alloc_fast(sizeof(struct start));
+static struct thread_start *take_start(struct heap *heap) {
+  return heap && heap->stores ? &heap->stores->start : alloc_fast(sizeof(struct thread_start));
 }
 
-static void give_start(struct start *start, struct heap *heap) {
+static void give_start(struct thread_start *start, struct heap *heap) {
   if (!heap || !heap->stores) free_fast(start);
 }
 
 static void *run(void *told) {
-  struct start start = *(struct start *)told;
+  struct thread_start start = *(struct thread_start *)told;
   heap_begin(start.heap, start.before, (uintptr_t)start.routine);
   give_start(told, start.heap);
   return start.routine(start.argument);
@@ -36,8 +36,8 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
   }
   struct heap *before;
   struct heap *heap = heap_ready((uintptr_t)routine, &before);
-  struct start *start = take_start(heap);
-  if (start) *start = (struct start){routine, argument, heap, before};
+  struct thread_start *start = take_start(heap);
+  if (start) *start = (struct thread_start){routine, argument, heap, before};
   int failed = start ? real(thread, attributes, run, start) : EAGAIN;
   if (failed && start) give_start(start, heap);
   if (failed && heap) heap_not_begun(heap);
