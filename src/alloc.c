@@ -234,10 +234,21 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
   return limits_kept(heap, block, size) ? counted(block, size) : out_of_memory();
 }
 
+// The same, the short way where a general heap has it.
+static RTM_NOINLINE void *medium_or_large(size_t size, size_t alignment, bool *zero) {
+  struct heap *heap = rtm_fast_heap;
+  bool is_medium = size <= MEDIUM_MAX && alignment <= MEDIUM_MAX;
+  if (!is_medium || heap->unusual || rtm_hooks.deferred_free) return large(size, alignment, zero);
+  void *block = alignment > GRANULE_SIZE ? medium_aligned(heap, size, alignment) : medium_malloc_or(heap, size);
+  if (RTM_UNLIKELY(!block)) return large(size, alignment, zero);
+  *zero = span_of(window_granule(block))->flags & MEDIUM_ZERO;
+  return block;
+}
+
 // The same where the thread may have a prepared heap, which serves it without a loop.
 static RTM_NOINLINE void *prepared_or_large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = rtm_heap;
-  if (!heap->stores || size > BIN_SIZE_MAX || alignment > GRANULE_SIZE) return large(size, alignment, zero);
+  if (!heap->stores || size > BIN_SIZE_MAX || alignment > GRANULE_SIZE) return medium_or_large(size, alignment, zero);
   CHECK_SCOPE();
   *zero = false;
   return counted(size < heap->store_from ? extent_large(heap, size) : prepared_large(size, heap->stores), size);
@@ -316,7 +327,13 @@ static RTM_COLD void free_special(void *block, struct span *span) {
   huge_free(span, block);
 }
 
-static RTM_NOINLINE void free_counted(void *block, struct span *span) {
+// Where operations are counted or checked, or the heap has limits.
+static RTM_NOINLINE void free_watched(struct heap *owner, void *block, struct span *span) {
+  if (RTM_UNLIKELY(RTM_READ_RELAXED(owner->limited))) limits_give(&owner->limits, usable(span));
+  if (owner != rtm_heap) {
+    remote_free_unowned(owner, span, block);
+    return;
+  }
   if (DEBUG_VARIANT) check_operation(rtm_heap);
   if (rtm_options.count) {
     // The fast path, which would have seen it, is off.
@@ -326,36 +343,30 @@ static RTM_NOINLINE void free_counted(void *block, struct span *span) {
   local_free(rtm_heap, span, block);
 }
 
-static RTM_COLD void free_limited(struct heap *owner, void *block, struct span *span) {
-  limits_give(&owner->limits, usable(span));
-  if (owner == rtm_heap)
-    free_counted(block, span);
-  else
-    remote_free_unowned(owner, span, block);
-}
-
 // Everything but a block of this thread's own page that has free blocks.
-RTM_CODE_TOGETHER void free_slow(void *block, struct span *span) {
+RTM_CODE_TOGETHER void free_slow(void *block, struct span *span, uintptr_t tag) {
   CHECK_SCOPE();
-  struct heap *owner = (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
+  struct heap *owner = (struct heap *)(tag & ~(uintptr_t)TAG_SLOW);
   if (owner == rtm_fast_heap) {
     if (span->kind == SPAN_MEDIUM)
       medium_free(owner, span, block);
     else
       page_free_full(owner, span, block);
-  } else if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {
-    free_special(block, span);
-  } else if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_OWNED)) {
-    remote_mark(span, block);
-  } else if (RTM_LIKELY(RTM_READ_RELAXED(owner->state) == HEAP_STORES)) {
-    store_mark(span, block);
-  } else if (RTM_UNLIKELY(RTM_READ_RELAXED(owner->limited))) {
-    free_limited(owner, block, span);
-  } else if (owner == rtm_heap) {
-    free_counted(block, span);
-  } else {
-    remote_free_unowned(owner, span, block);
+    return;
   }
+  if (RTM_UNLIKELY((uintptr_t)owner <= TAG_LAST_SPECIAL)) {
+    free_special(block, span);
+    return;
+  }
+  uint32_t state = RTM_READ_RELAXED(owner->state);
+  if (RTM_LIKELY(state == HEAP_OWNED))
+    remote_mark(span, block);
+  else if (RTM_LIKELY(state == HEAP_STORES))
+    store_mark(span, block);
+  else if (RTM_LIKELY(state < HEAP_STORES))
+    remote_free_unowned(owner, span, block);
+  else
+    free_watched(owner, block, span);
 }
 
 // ---- the rest ----
@@ -456,34 +467,35 @@ static bool may_shrink(const struct span *span, size_t size) {
          (size_class(size) - 1) / CLASSES_PER_DOUBLING + 1 >= (size_class(now) - 1) / CLASSES_PER_DOUBLING;
 }
 
-// In place, or NULL. `size` is not zero.
-static void *resize_in_place(void *block, struct span *span, size_t size) {
+// In place, or moved without a copy; NULL: neither.
+static void *resize_huge(struct span *span, size_t padded) {
+  // The caller's store serves what is resized, so while a profile is recorded another thread's block is counted anew.
+  if (rtm_heap->stores || (rtm_options.record[0] && RTM_READ_RELAXED(span->owner) != rtm_heap)) return NULL;
   CHECK_SCOPE();
-  // As the recording did, where a block of another bin was counted anew.
-  if (span->kind == SPAN_STORE && (size > BLOCK_MAX || usable(span) > BLOCK_MAX))
-    return size > BLOCK_MAX && size <= BIN_SIZE_MAX && bin_size(bin_of_large(size)) == usable(span) ? block : NULL;
-  if (span->kind == SPAN_HUGE) {
-    // The caller's store serves what is resized, so while a profile is recorded another thread's block is counted anew.
-    bool moves = rtm_heap->stores || (rtm_options.record[0] && RTM_READ_RELAXED(span->owner) != rtm_heap);
-    return size > MEDIUM_MAX && !moves ? huge_resize(span, size) : NULL;
-  }
-  if (span->kind == SPAN_MEDIUM && size > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
-    return medium_resize(rtm_heap, span, size) ? block : NULL;
-  return size <= usable(span) && may_shrink(span, size) ? block : NULL;
+  return padded > MEDIUM_MAX ? huge_resize(span, padded) : NULL;
+}
+
+// Whether a block of a page or a store does.
+static bool stays(const struct span *span, size_t padded) {
+  CHECK_SCOPE();
+  if (span->kind == SPAN_STORE && (padded > BLOCK_MAX || usable(span) > BLOCK_MAX))
+    // As the recording did, where a block of another bin was counted anew.
+    return padded > BLOCK_MAX && padded <= BIN_SIZE_MAX && bin_size(bin_of_large(padded)) == usable(span);
+  return padded <= usable(span) && may_shrink(span, padded);
+}
+
+// The block with another size, or a new one, as alloc_move. It is not huge; `size`: not 0, before padding.
+static void *resize(void *block, struct span *span, size_t size, size_t had) {
+  size_t padded = secure_pad(size);
+  if (span->kind == SPAN_MEDIUM && padded > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
+    return medium_resize(rtm_heap, span, size, had);
+  return stays(span, padded) ? block : alloc_move(block, size, had);
 }
 
 static bool is_limited(const struct span *span) {
   const struct heap *owner =
       span->kind == SPAN_HUGE ? span->owner : (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
   return RTM_READ_RELAXED(owner->limited);
-}
-
-// What has a limit grows by a new block, which counts. (A huge block's end is counted where it goes: huge_resize.)
-static RTM_COLD void *resize_limited(void *block, struct span *span, size_t size) {
-  size_t had = usable(span);
-  if (size > had || !resize_in_place(block, span, size)) return NULL;
-  if (span->kind == SPAN_MEDIUM) limits_give(&rtm_heap->limits, had - usable(span));
-  return block;
 }
 
 // A block of an area, by whom else may hold it: only the area's user may do it in place (area_realloc).
@@ -499,6 +511,31 @@ static RTM_COLD void *again_outside(void *block, size_t size) {
   return again;
 }
 
+void *alloc_move(void *block, size_t size, size_t had) {
+  void *again = alloc_fast(size);
+  if (RTM_UNLIKELY(!again)) return size <= had ? block : NULL;
+  memcpy(again, block, size < had ? size : had);
+  free_fast(block);
+  return again;
+}
+
+// Where operations are counted or checked, or in the secure variant; or the block has a limit: then it grows by a new
+// block, which counts. (A huge block's end is counted where it goes: huge_resize.)
+static RTM_NOINLINE void *again_watched(void *block, struct span *span, size_t size, size_t had) {
+  unsigned kind = span->kind;
+  size_t whole = usable(span);
+  bool limited = is_limited(span);
+  if (limited && secure_pad(size) > whole && kind != SPAN_HUGE) return alloc_move(block, size, had);
+  void *again = kind == SPAN_HUGE ? resize_huge(span, secure_pad(size)) : resize(block, span, size, had);
+  if (!again && kind == SPAN_HUGE) return alloc_move(block, size, had);
+  if (!again || (again != block && kind != SPAN_HUGE)) return again;
+  if (limited && kind == SPAN_MEDIUM) limits_give(&rtm_heap->limits, whole - usable(span));
+  // The old canary is not for the program.
+  if (SECURE_VARIANT && size > had) memset((char *)again + had, 0, (size < whole ? size : whole) - had);
+  if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, whole);
+  return counted(secure_dress(again, size), size);
+}
+
 void *alloc_again(void *block, size_t size) {
   if (!block) return alloc_fast(size);
   if (!size) {
@@ -509,21 +546,11 @@ void *alloc_again(void *block, size_t size) {
   if (RTM_UNLIKELY(window_granule(block) >= RTM_READ_RELAXED(rtm_window_granules))) return again_outside(block, size);
   struct span *span = span_or_abort(block, "invalid realloc");
   size_t had = look_at(block, span, "invalid realloc");
-  unsigned kind = span->kind;
-  size_t whole = usable(span), padded = secure_pad(size);
-  void *again =
-      RTM_UNLIKELY(is_limited(span)) ? resize_limited(block, span, padded) : resize_in_place(block, span, padded);
-  if (again) {
-    // The old canary is not for the program.
-    if (SECURE_VARIANT && size > had) memset((char *)again + had, 0, (size < whole ? size : whole) - had);
-    if (RTM_UNLIKELY(rtm_options.count)) stats_count_free(kind, whole);
-    return counted(secure_dress(again, size), size);
-  }
-  again = alloc_fast(size);
-  if (RTM_UNLIKELY(!again)) return size <= had ? block : NULL;
-  memcpy(again, block, size < had ? size : had);
-  free_fast(block);
-  return again;
+  if (SECURE_VARIANT || DEBUG_VARIANT || RTM_UNLIKELY(rtm_options.count) || RTM_UNLIKELY(is_limited(span)))
+    return again_watched(block, span, size, had);
+  if (span->kind != SPAN_HUGE) return resize(block, span, size, had);
+  void *again = resize_huge(span, size);
+  return again ? again : alloc_move(block, size, had);
 }
 
 void alloc_trim(void) {

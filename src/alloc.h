@@ -11,7 +11,7 @@
 // The rest of each path; see alloc.c.
 void *alloc_slow(size_t size, struct span *page);
 void *alloc_large(size_t size);
-void free_slow(void *block, struct span *span);
+void free_slow(void *block, struct span *span, uintptr_t tag);  // tag: the span's
 void free_outside(void *block);
 // Does not return; not declared so, as then it would need a stack frame on the way there.
 RTM_COLD void free_twice(void *block);
@@ -42,7 +42,7 @@ RTM_INLINE void free_fast(void *block) {
   // Another heap's, a full page, a medium or huge block, or nothing at all.
   uintptr_t owner = span_tag(page);
   if (RTM_UNLIKELY(owner != (uintptr_t)rtm_fast_heap)) {
-    free_slow(block, page);
+    free_slow(block, page, owner);
     return;
   }
   void *first = page->free;

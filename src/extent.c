@@ -1,6 +1,7 @@
 // See extent.h.
 #include "extent.h"
 
+#include "check.h"
 #include "medium.h"
 #include "os/os.h"
 #include "page_parts.h"
@@ -659,19 +660,25 @@ void extent_close(struct heap *heap, unsigned class) {
   give_page(heap, page);
 }
 
-bool extent_resize(struct heap *heap, struct span *span, uint32_t granules) {
-  uint32_t length = span->length;
-  if (granules < length) {
-    shorten(heap, span, granules);
-  } else if (granules > length) {
+static RTM_NOINLINE void *grow(struct heap *heap, struct span *span, struct span *after, uint32_t granules) {
+  CHECK_SCOPE();
+  take_out(heap, after);
+  span->length += after->length;
+  cut(heap, span, span_index(span), granules);
+  segment_set_ends(span);
+  return span->start;
+}
+
+void *extent_resize(struct heap *heap, struct span *span, size_t size, size_t had) {
+  uint32_t granules = granules_for(secure_pad(size)), length = span->length;
+  if (granules > length) {
     struct span *after = span + length;
-    if (after->kind != SPAN_FREE || after->length < granules - length) return false;
-    take_out(heap, after);
-    span->length = length + after->length;
-    cut(heap, span, span_index(span), granules);
-    segment_set_ends(span);
+    bool fits = after->kind == SPAN_FREE && after->length >= granules - length;
+    return fits ? grow(heap, span, after, granules) : alloc_move(span->start, size, had);
   }
-  return true;
+  CHECK_SCOPE();
+  if (granules < length) shorten(heap, span, granules);
+  return span->start;
 }
 
 // ---- for the checker ----

@@ -133,8 +133,8 @@ void *extent_late(struct heap *heap, size_t size);
 bool extent_has_span(const struct heap *heap, size_t size);
 bool extent_may_open(const struct heap *heap, unsigned class);
 void extent_close(struct heap *heap, unsigned class);
-// Changes a medium block's size in place; false (and unchanged) if that is impossible.
-bool extent_resize(struct heap *heap, struct span *span, uint32_t granules);
+// As medium_resize (medium.h): `size` is one that an extent serves.
+void *extent_resize(struct heap *heap, struct span *span, size_t size, size_t had);
 
 // For the checker: what does not hold, or NULL. `free_spans`: how many its segments have.
 const char *extent_check(const struct extent *extent, uint32_t free_spans);

@@ -125,7 +125,7 @@ static RTM_NOINLINE void leave_general(struct heap *heap) {
 void heap_orphan(struct heap *heap) {
   RTM_WRITE_RELAXED(heap->limited, false);
   page_leave_all(heap, atomic_load_explicit(&heaps.orphan_count, memory_order_relaxed) < ORPHANS_FEW);
-  hint_empty_stash(&heap->hints);
+  heap_collect(heap);
   os_lock_acquire(&heaps.lock);
   segment_keep(heap, ++heaps.orphan_count);
   struct heap **link = &heaps.orphans;
@@ -137,15 +137,9 @@ void heap_orphan(struct heap *heap) {
   // Some of what is too much for an orphan; the rest goes with what is freed into it. Four pieces are most of it, as
   // the longest come first.
   for (unsigned pieces = 4; pieces > 0 && segment_must_shrink(heap); pieces--) segment_shrink(heap);
+  heap->apart = remote_frees_apart(heap);
   __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST);
 }
-
-bool heap_claim(struct heap *heap) {
-  uint32_t orphan = HEAP_ORPHAN;
-  return __atomic_compare_exchange_n(&heap->state, &orphan, HEAP_CLAIMED, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-}
-
-void heap_unclaim(struct heap *heap) { __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST); }
 
 static struct heap *make_general(uintptr_t routine) {
   bool records = rtm_options.record[0];

@@ -59,6 +59,7 @@ struct heap {
   int32_t rest;                    // bytes to be handed out until it collects again (remote.h)
   uint32_t visited;                // the class that it has looked at last
   bool unusual;                    // recorded, prepared, keeps its classes' pages, or rtm_no_heap
+  bool apart;                      // orphan: frees into it take the long way (orphan.c)
   bool keeps_class_pages;          // mode `pag` without a profile: pages are long, and a few stay their class's
   struct stores *stores;           // a prepared heap's (store.h); NULL: a general one
   size_t store_from, store_reach;  // of large sizes, the stores' are [store_from, store_from + store_reach)
@@ -132,8 +133,11 @@ void heap_orphan(struct heap *heap);
 // What the fast paths look at while the thread uses this heap.
 struct heap *heap_fast(struct heap *heap);
 // Claims an orphan for the length of a call; false if its thread lives or another holds it.
-bool heap_claim(struct heap *heap);
-void heap_unclaim(struct heap *heap);
+RTM_INLINE bool heap_claim(struct heap *heap) {
+  uint32_t orphan = HEAP_ORPHAN;
+  return __atomic_compare_exchange_n(&heap->state, &orphan, HEAP_CLAIMED, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+RTM_INLINE void heap_unclaim(struct heap *heap) { __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST); }
 // All heaps ever made, linked by next.
 struct heap *heap_first(void);
 // Collects all that other threads have freed, and releases the pages that this empties. O(that).

@@ -154,11 +154,13 @@ RTM_INLINE bool hint_has_far(const struct hints *hints) {
   return RTM_READ_RELAXED(hints->groups) > HINT_TOPS_USUAL * HINT_FANOUT;
 }
 RTM_INLINE bool hint_turn_is_far(uint32_t turn) { return !(turn & 8); }
+// What is set at the top in the usual words.
+RTM_INLINE uint64_t hint_pending_usual(const struct hints *hints) { return hint_top(hints, 0) | hint_top(hints, 1); }
 // What is set at the top, all words together; any thread. 3 instructions, but for heaps of more than some 200,000
 // spans.
 RTM_INLINE uint64_t hint_pending(struct hints *hints) {
   _Static_assert(HINT_TOPS_USUAL * HINT_FANOUT > SPAN_MEDIUM, "a first group for each class");
-  uint64_t any = hint_top(hints, 0) | hint_top(hints, 1);
+  uint64_t any = hint_pending_usual(hints);
   if (RTM_UNLIKELY(hint_has_far(hints)))
     for (unsigned i = HINT_TOPS_USUAL; i < HINT_TOPS; i++) any |= hint_top(hints, i);
   return any;

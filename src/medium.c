@@ -412,9 +412,7 @@ static RTM_NOINLINE void free_unusual(struct heap *heap, struct span *span) {
 }
 
 void medium_free(struct heap *heap, struct span *span, void *block) {
-  if (RTM_UNLIKELY(block != span->start)) message_misuse(block, "invalid free", "the pointer lies inside a block");
-  if (RTM_UNLIKELY(RTM_READ_RELAXED(*(uint64_t *)&span->remote[0])))
-    message_misuse(block, "double free", "the block was freed before, by another thread");
+  medium_check_free(span, block);
   if (RTM_UNLIKELY(heap->unusual)) {
     if (heap->stores)
       extent_give_medium(heap, span);
@@ -432,27 +430,54 @@ void medium_collect(struct heap *heap, struct span *span) {
   if (RTM_UNLIKELY(heap->record != NULL)) note_gone(heap, span->length);
 }
 
-static RTM_NOINLINE bool resize(struct heap *heap, struct span *span, uint32_t length) {
-  size_t had = (size_t)span->length << GRANULE_SHIFT;
-  if (length > span->length) {
-    if (!segment_grow(heap, span, length)) return false;
-    if (RTM_UNLIKELY(must_prepare(heap))) prepare(heap);
-  }
-  if (length < span->length) segment_shorten(heap, span, length, false);
-  if (RTM_UNLIKELY(heap->record != NULL)) {
-    // In this order: a prepared heap has both blocks for a while.
-    record_large(heap->record, (size_t)span->length << GRANULE_SHIFT);
-    record_large_gone(heap->record, had);
-  }
-  return true;
+// In this order: a prepared heap has both blocks for a while.
+static void record_resized(const struct heap *heap, uint32_t had, uint32_t has) {
+  record_large(heap->record, (size_t)has << GRANULE_SHIFT);
+  record_large_gone(heap->record, (size_t)had << GRANULE_SHIFT);
 }
 
-bool medium_resize(struct heap *heap, struct span *span, size_t size) {
-  if (size > MEDIUM_MAX) return false;
-  uint32_t length = granules_for(size);
-  if (SECURE_VARIANT && !secure_may_resize()) return length == span->length;
-  if (RTM_UNLIKELY(heap->stores != NULL)) return size <= heap->stores->extent_max && extent_resize(heap, span, length);
-  return resize(heap, span, length);
+static RTM_NOINLINE void *shorten(struct heap *heap, struct span *span, uint32_t length) {
+  CHECK_SCOPE();
+  uint32_t had = span->length;
+  if (length < had) segment_shorten(heap, span, length, false);
+  if (RTM_UNLIKELY(heap->record != NULL)) record_resized(heap, had, span->length);
+  return span->start;
+}
+
+// `after`: the free span behind, which is long enough.
+static RTM_NOINLINE void *grow(struct heap *heap, struct span *span, struct span *after, uint32_t length) {
+  CHECK_SCOPE();
+  uint32_t had = span->length;
+  segment_grow(heap, span, after, length);
+  if (RTM_UNLIKELY(must_prepare(heap))) prepare(heap);
+  if (RTM_UNLIKELY(heap->record != NULL)) record_resized(heap, had, span->length);
+  return span->start;
+}
+
+// Not all that is in segments is mapped.
+static RTM_COLD void *map_and_grow(struct heap *heap, struct span *span, struct span *after, size_t size, size_t had) {
+  uint32_t length = granules_for(secure_pad(size));
+  return segment_map_behind(span, length) ? grow(heap, span, after, length) : alloc_move(span->start, size, had);
+}
+
+// (Apart from what looks whether there is room, so that no path has both a growth and a move.)
+static RTM_NOINLINE void *grow_or_move(struct heap *heap, struct span *span, size_t size, size_t had) {
+  uint32_t length = granules_for(secure_pad(size));
+  struct span *after = segment_room_behind(span, length);
+  if (!after) return alloc_move(span->start, size, had);
+  if (RTM_UNLIKELY(!segment_is_mapped(span, length))) return map_and_grow(heap, span, after, size, had);
+  return grow(heap, span, after, length);
+}
+
+void *medium_resize(struct heap *heap, struct span *span, size_t size, size_t had) {
+  size_t padded = secure_pad(size);
+  uint32_t length = granules_for(padded);
+  bool moves = padded > MEDIUM_MAX || (SECURE_VARIANT && !secure_may_resize() && length != span->length);
+  if (RTM_UNLIKELY(heap->stores != NULL))
+    return moves || padded > heap->stores->extent_max ? alloc_move(span->start, size, had)
+                                                      : extent_resize(heap, span, size, had);
+  if (moves) return alloc_move(span->start, size, had);
+  return length > span->length ? grow_or_move(heap, span, size, had) : shorten(heap, span, length);
 }
 
 void local_free(struct heap *heap, struct span *span, void *block) {

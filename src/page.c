@@ -136,15 +136,7 @@ void page_emptied(struct heap *heap, struct span *page) {
 }
 
 void page_free_full(struct heap *heap, struct span *page, void *block) {
-  if (SECURE_VARIANT) {
-    secure_put(page, block);
-  } else {
-    *(void **)block = NULL;
-    page->free = block;
-  }
-  page->used--;
-  span_set_tag(page, (uintptr_t)heap);
-  page_enqueue_again(heap, page);  // not empty: no page has but one block
+  page_put_in_full(heap, page, block);
   if (RTM_LIKELY(!heap->stores)) housekeep(heap, page->kind);
 }
 

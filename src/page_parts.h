@@ -1,5 +1,5 @@
 // The parts of a page's life that every kind of heap has: its place in lists, its blocks, what other threads have
-// freed. Inlined into page.c and extent.c; nobody else includes it. The states of a page are in span.h.
+// freed. Inlined into page.c, extent.c and orphan.c; nobody else includes it. The states of a page are in span.h.
 #ifndef RTM_PAGE_PARTS_H
 #define RTM_PAGE_PARTS_H
 
@@ -63,6 +63,19 @@ RTM_INLINE void page_enqueue_again(struct heap *heap, struct span *page) {
     page_enqueue_first(heap, page);
   else
     page_enqueue(heap, page);
+}
+
+// A full page gets a block back, and is not empty: no page has but one.
+RTM_INLINE void page_put_in_full(struct heap *heap, struct span *page, void *block) {
+  if (SECURE_VARIANT) {
+    secure_put(page, block);
+  } else {
+    *(void **)block = NULL;
+    page->free = block;
+  }
+  page->used--;
+  span_set_tag(page, (uintptr_t)heap);
+  page_enqueue_again(heap, page);
 }
 
 RTM_INLINE void page_unlink(struct heap *heap, unsigned class, struct span *page) {

@@ -5,8 +5,10 @@
 
 #include "heap.h"
 
-// The heap is an orphan or held by someone. O(1), not wait-free bounded: the caller may become its owner for the call.
+// The heap is an orphan or held by someone. O(1): the caller may become its owner for the call.
 void remote_free_unowned(struct heap *heap, struct span *span, void *block);
+// Whether that takes the long way in a heap that becomes an orphan.
+bool remote_frees_apart(const struct heap *heap);
 // Bytes that a heap hands out before it collects again where that brought little, or nothing was found.
 enum { REST = 16384 };
 // Does not return: as free_twice.

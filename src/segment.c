@@ -230,7 +230,7 @@ static RTM_COLD struct span *take_elsewhere(struct heap *heap, struct span *fail
   struct span *other = segment_take_unmapped(heap, NULL, length, &other_dirty);
   if (other) {
     *zero = other->used == 0;
-    if (!segment_is_mapped(other) && !map(other, &taken)) {
+    if (!segment_is_mapped(other, other->length) && !map(other, &taken)) {
       if (attempts) {
         other = take_elsewhere(heap, other, other_dirty, taken, length, zero, attempts - 1);
       } else {
@@ -266,14 +266,14 @@ struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, u
   return rest;
 }
 
-bool segment_grow(struct heap *heap, struct span *span, uint32_t length) {
-  uint32_t granule = span_granule(span), more = length - span->length;
-  uint32_t end = granule % SEGMENT_GRANULES + length;
-  if (end > SEGMENT_USED) return false;
-  struct span *after = span_of(granule + span->length);
-  if (after->kind != SPAN_FREE || after->length < more) return false;
+bool segment_map_behind(const struct span *span, uint32_t length) {
+  uint32_t granule = span_granule(span);
   bool taken;
-  if (end > segment_of(span)->mapped && !arena_map(segment_of_granule(granule), end, &taken)) return false;
+  return arena_map(segment_of_granule(granule), granule % SEGMENT_GRANULES + length, &taken);
+}
+
+void segment_grow(struct heap *heap, struct span *span, struct span *after, uint32_t length) {
+  uint32_t more = length - span->length;
   if (after->length > more) {
     tlsf_remove(&heap->spans, after);
     struct span *rest = segment_split(after, more);
@@ -285,5 +285,4 @@ bool segment_grow(struct heap *heap, struct span *span, uint32_t length) {
     segment_insert(heap, after);
   }
   absorb(heap, span, after);
-  return true;
 }

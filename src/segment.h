@@ -33,8 +33,10 @@ void segment_shrink(struct heap *heap);
 void segment_shorten(struct heap *heap, struct span *span, uint32_t length, bool zero);
 // Gives the first `skip` granules back; returns the rest, or NULL (and changes nothing) if there is no descriptor left.
 struct span *segment_skip(struct heap *heap, struct span *span, uint32_t skip, uint32_t dirty);
-// Makes it longer if the next span is free and large enough.
-bool segment_grow(struct heap *heap, struct span *span, uint32_t length);
+// Makes the span `length` granules long with the free span behind (segment_room_behind), as far as it is needed.
+void segment_grow(struct heap *heap, struct span *span, struct span *after, uint32_t length);
+// Maps what the segment needs for that; false if it cannot be.
+bool segment_map_behind(const struct span *span, uint32_t length);
 // Gives everything that is free back. O(free spans).
 void segment_trim(struct heap *heap);
 
@@ -203,8 +205,8 @@ RTM_INLINE uint32_t segment_leave_dirty(struct span *rest, uint32_t dirty, uint3
   return rest->used;
 }
 
-RTM_INLINE bool segment_is_mapped(const struct span *span) {
-  return span_granule(span) % SEGMENT_GRANULES + span->length <= segment_of(span)->mapped;
+RTM_INLINE bool segment_is_mapped(const struct span *span, uint32_t length) {
+  return span_granule(span) % SEGMENT_GRANULES + length <= segment_of(span)->mapped;
 }
 
 // The first `length` granules of a free span in no set become one in use; the rest is free again. Returns as many
@@ -271,7 +273,7 @@ RTM_INLINE struct span *segment_take(struct heap *heap, struct span *span, uint3
   span = segment_take_unmapped(heap, span, length, &dirty);
   if (RTM_UNLIKELY(!span)) return NULL;
   *zero = span->used == 0;
-  if (RTM_LIKELY(!heap->partly_mapped) || segment_is_mapped(span)) return span;
+  if (RTM_LIKELY(!heap->partly_mapped) || segment_is_mapped(span, length)) return span;
   return segment_map(heap, span, dirty, length, zero);
 }
 
@@ -295,6 +297,14 @@ RTM_INLINE struct span *segment_free_before(struct segment_place place, uint32_t
   *index = place.table[-1];
   struct span *before = span_at(*index);
   return RTM_LIKELY(before->kind == SPAN_FREE) ? before : NULL;
+}
+
+// The free span behind, with which the span can become `length` granules long; NULL if there is none.
+RTM_INLINE struct span *segment_room_behind(const struct span *span, uint32_t length) {
+  struct segment_place place = segment_place(span);
+  struct span *after = segment_free_after(place, span->length);
+  bool fits = after && place.offset + length <= SEGMENT_USED && after->length >= length - span->length;
+  return fits ? after : NULL;
 }
 
 // Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, in no set yet, and
@@ -372,11 +382,14 @@ RTM_INLINE void segment_disown(struct heap *heap, struct span *span) {
 }
 
 // The contents of a span have gone back; it is in no set.
-RTM_INLINE void segment_purged(struct heap *heap, struct span *span) {
+RTM_INLINE void segment_insert_clean(struct heap *heap, struct span *span) {
   heap->dirty -= span->used;
-  if (heap->keep_of_live > heap->keep_of_live_least) heap->keep_of_live -= LESS_OF_LIVE;
   span->used = 0;
   tlsf_insert(&heap->spans, SPANS_CLEAN + (uint64_t)rtm_segment_lists[span->length].of, span);
+}
+RTM_INLINE void segment_purged(struct heap *heap, struct span *span) {
+  if (heap->keep_of_live > heap->keep_of_live_least) heap->keep_of_live -= LESS_OF_LIVE;
+  segment_insert_clean(heap, span);
 }
 
 // The same where not all that is in segments is mapped, or the system does not take the contents, as memory is locked:

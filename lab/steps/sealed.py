@@ -84,7 +84,10 @@ class Run:
         highest: dict[tuple[str, str], int] = {}
         with each.open() as lines:
             for line in csv.DictReader(lines):
-                key = line["operation"], kind_of(line["operation"], int(line["bytes"]))
+                operation = line["operation"]
+                if mode == GENERAL and "--orphan" in words and operation == "remote free":
+                    operation = "orphan free"
+                key = operation, kind_of(operation, int(line["bytes"]))
                 highest[key] = max(highest.get(key, 0), int(line["instructions"]))
         return highest
 

@@ -146,7 +146,7 @@ RTM_INLINE void free_usual(void *block, struct span *span) {
     secure_put(span, block);
     if (RTM_UNLIKELY(--span->used == 0)) page_emptied(rtm_fast_heap, span);
   } else {
-    free_slow(block, span);
+    free_slow(block, span, span_tag(span));
   }
 }
 

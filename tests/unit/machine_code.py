@@ -19,7 +19,7 @@ from pathlib import Path
 MALLOC_MOST, FREE_MOST, REMOTE_FREE_MOST = 18, 22, 60
 
 # Where the path of a remote free to a heap with an owner may be left: misuse, huge blocks, exited threads, own blocks.
-WAYS_OUT = {"remote_free_unowned", "remote_free_twice", "free_special", "free_counted", "free_limited", "free_outside", "free_twice", "page_emptied",
+WAYS_OUT = {"remote_free_unowned", "remote_free_twice", "free_special", "free_watched", "free_outside", "free_twice", "page_emptied",
             "page_free_full", "medium_free", "store_free_twice"}
 
 

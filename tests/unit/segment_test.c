@@ -100,7 +100,9 @@ static void shrink(struct heap *heap, struct owned *owned, uint32_t length) {
 
 static void grow(struct heap *heap, struct owned *owned, uint32_t length) {
   uint32_t had = owned->span->length;
-  bool grown = segment_grow(heap, owned->span, length);
+  struct span *after = segment_room_behind(owned->span, length);
+  bool grown = after != NULL;
+  if (grown) segment_grow(heap, owned->span, after, length);
   CHECK_EQUAL(owned->span->length, grown ? length : had);
   make_medium(heap, owned->span);
   check_table(owned->span);
@@ -224,7 +226,7 @@ TEST(spans_do_not_coalesce_across_segments) {
   struct span *second = take_span(heap, SEGMENT_GRANULES, &zero);
   make_medium(heap, first);
   make_medium(heap, second);
-  CHECK(!segment_grow(heap, first, SEGMENT_GRANULES + 1));
+  CHECK(!segment_room_behind(first, SEGMENT_GRANULES + 1));
   give_span(heap, first, 0);
   give_span(heap, second, 0);
   CHECK_SOUND(check_heap(heap));

@@ -17,6 +17,7 @@ OPERATIONS = (
     "malloc",
     "free",
     "remote free",
+    "orphan free",
     "calloc",
     "realloc",
     "aligned_alloc",
