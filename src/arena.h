@@ -33,6 +33,7 @@ struct arena {
   bool keeps;                  // segments that heaps and huge blocks gave back stay mapped, whatever `purge` says
   bool purge_refused;          // memory is locked: only whole segments can go back, by unmapping
   _Atomic bool locked;         // what is mapped from now on is locked, too
+  _Atomic bool maps_apart;     // the same, or `keeps`: segments are not mapped the usual way (map_apart)
   _Atomic uint32_t unchecked;  // a segment that has just been mapped, for arena_see_locked; 0: none
   char *meta, *meta_end;       // permanent metadata: heaps, hint nodes
   // Bytes mapped from the system, data and metadata; changed by atomics, as arena_map takes no lock.
@@ -77,6 +78,7 @@ void arena_see_locked(void);
 // As much as huge blocks use may stay mapped, so that a program in a steady state makes no system calls, and one
 // that shrinks gives back; and a segment in any case, as heaps keep what they need themselves (segment.c). The reserve
 // stays whatever the mode.
+RTM_INLINE bool arena_has_room(void) { return rtm_arena.granules_retained < rtm_arena.retained_most; }
 RTM_INLINE bool arena_must_shrink(void) { return RTM_UNLIKELY(rtm_arena.granules_retained > rtm_arena.retained_most); }
 // Unmaps the free segment that has waited longest if there is too much. O(1).
 void arena_shrink(void);

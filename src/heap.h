@@ -126,7 +126,7 @@ enum { HEAP_NEXT_INDEX = UINT32_MAX };
 struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
 // A profile was loaded: if there is a prepared heap for the calling thread, its own one serves what that has not.
 void heap_change(void);
-// Leaves the heap to the next thread that needs one. O(CLASSES), whatever the heap holds.
+// Leaves the heap to the next thread that needs one. O(CLASSES), and what other threads have freed in a general heap.
 void heap_leave(struct heap *heap);
 // The same for a general heap that is no thread's: whoever needs one adopts it.
 void heap_orphan(struct heap *heap);

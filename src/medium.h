@@ -30,10 +30,11 @@ void medium_free(struct heap *heap, struct span *span, void *block);
 void medium_collect(struct heap *heap, struct span *span);
 // A span that has waited.
 void medium_release(struct heap *heap, struct span *span);
-// The block gets another size, in bytes before padding: in place, or by alloc_move. `had`: bytes that the program has now.
+// The block gets another size, in bytes before padding: in place, or by alloc_move. `had`: bytes that the program has
+// now.
 void *medium_resize(struct heap *heap, struct span *span, size_t size, size_t had);
-// In alloc.c, for the same reason as medium_out_of_memory: a new block with what the old one holds, which is freed. NULL,
-// and nothing changed, if there is none; where less is asked for than it has, then the old one.
+// In alloc.c, for the same reason as medium_out_of_memory: a new block with what the old one holds, which is freed.
+// NULL, and nothing changed, if there is none; where less is asked for than it has, then the old one.
 void *alloc_move(void *block, size_t size, size_t had);
 
 // Frees a block of this heap, which the caller owns or has claimed: page or medium, whatever its state. O(1).

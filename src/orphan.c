@@ -1,7 +1,7 @@
 // Frees into the heap of a thread that has exited. See remote.h; docs/remote-free.md has the argument.
 //
 // The freeing thread is the heap's owner for the length of the call, if no other is: then memory goes back at once. If
-// another is, the block goes the remote way. When its thread exits nothing is left to collect (heap_orphan), and whoever
+// another is, the block goes the remote way. When its thread exits nothing is left to collect (heap_orphan), and who
 // leaves the heap looks whether others have marked blocks meanwhile. So only where threads free into one heap at the
 // same moment is such a free longer than an owner's.
 #include "check.h"
@@ -72,7 +72,7 @@ static RTM_NOINLINE void unowned_span(struct heap *heap, struct span *span, void
   medium_check_free(span, block);
   hint_detach(span);
   span = segment_join(heap, span, segment_all(span));
-  if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most)
+  if (span->length == SEGMENT_USED && arena_has_room())
     segment_disown(heap, span);
   else
     put(heap, span);
@@ -95,18 +95,16 @@ static RTM_NOINLINE void unowned_emptied(struct heap *heap, struct span *page) {
   leave(heap);
 }
 
-// A segment that pages have left whole goes to the arena with a free that has little to do itself.
 static RTM_NOINLINE void give_whole(struct heap *heap, struct span *whole) {
-  if (whole->length == SEGMENT_USED) {
-    tlsf_remove(&heap->spans, whole);
-    segment_disown(heap, whole);
-  }
+  tlsf_remove(&heap->spans, whole);
+  segment_disown(heap, whole);
   leave(heap);
 }
 
+// A segment that pages have left whole goes to the arena with a free that has little to do itself.
 RTM_INLINE void in_used_page(struct heap *heap) {
   struct span *whole = heap->spans.head[SPANS_CLEAN + LIST_OF_WHOLE];
-  if (RTM_UNLIKELY(whole != NULL))
+  if (RTM_UNLIKELY(whole != NULL) && arena_has_room())
     give_whole(heap, whole);
   else
     leave(heap);

@@ -411,7 +411,7 @@ RTM_INLINE void segment_purge(struct heap *heap, struct span *span) {
 RTM_INLINE void segment_shrink_by(struct heap *heap, struct span *span) {
   // Where the arena has enough, the segment stays: its contents are what counts. And where no spare one is ready: it
   // may be all that the next operation has.
-  if (span->length == SEGMENT_USED && rtm_arena.granules_retained < rtm_arena.retained_most && heap->spare_state) {
+  if (span->length == SEGMENT_USED && arena_has_room() && heap->spare_state) {
     segment_disown(heap, span);
   } else {
     segment_purge(heap, span);

@@ -316,6 +316,19 @@ def test_the_kernel_does_not_move_what_is_prepared(mode: str, tmp_path: Path) ->
         assert huge >= 8 << 10 or "[never]" in enabled.read()
 
 
+@pytest.mark.parametrize("mode", ["", *MODES])
+def test_segments_have_huge_pages_where_they_stay(mode: str) -> None:
+    """Without a profile, and from the second segment on: a small program takes no more memory."""
+    program = "blocks = [bytearray(20000) for _ in range(1000)]; print(open('/proc/self/smaps').read())"
+    environment = os.environ | {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc"}
+    environment |= {"RTMALLOC_MODE": mode} if mode else {}
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    asked = [part for part in mapped_parts(told) if "hg" in part["VmFlags"].split()]
+    # (Of the mapping's whole length: what it asks for, whether the kernel permits it or not.)
+    assert (sum(int(part["Size"].split()[0]) for part in asked) >= 8 << 10) == bool(mode)
+
+
 def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Path) -> None:
     told = recorded_and_sealed(tmp_path, "seg", "sparing", "generations")
     assert told["misses"] <= 20  # of 350,000 requests

@@ -160,6 +160,58 @@ TEST(blocks_of_exited_threads_come_back_at_once) {
 enum { FREERS = 4 };
 static pthread_barrier_t all_here;
 
+static void *allocate_and_wait(void *argument) {
+  void **blocks = argument;
+  for (unsigned i = 0; i < BLOCKS_EACH; i++) blocks[i] = take(i % 10 ? 3000 : 100000);
+  pthread_barrier_wait(&all_here);
+  pthread_barrier_wait(&all_here);  // meanwhile all are freed
+  return NULL;
+}
+
+TEST(what_others_have_freed_comes_back_as_a_thread_exits) {
+  pthread_t thread;
+  void **blocks = of_orphans[0];
+  pthread_barrier_init(&all_here, NULL, 2);
+  pthread_create(&thread, NULL, allocate_and_wait, blocks);
+  pthread_barrier_wait(&all_here);
+  struct heap *heap = (struct heap *)(span_tag(span_of(window_granule(blocks[1]))) & ~(uintptr_t)TAG_SLOW);
+  for (unsigned b = 0; b < BLOCKS_EACH; b++) rtm_free(blocks[b]);
+  CHECK(hint_pending(&heap->hints));
+  CHECK(heap->live > BLOCKS_EACH / 2);
+  pthread_barrier_wait(&all_here);
+  pthread_join(thread, NULL);
+  CHECK(!hint_pending(&heap->hints));
+  CHECK_EQUAL(heap->live, 0);
+  CHECK_SOUND(check_heap(heap));
+  check_nothing_held();
+}
+
+enum { IN_SEGMENTS = 3 * SEGMENT_GRANULES, SMALL_ONES = 8 };
+
+static void *fill_segments(void *argument) {
+  void **blocks = argument;
+  for (unsigned i = 0; i < IN_SEGMENTS + SMALL_ONES; i++) blocks[i] = take(i < IN_SEGMENTS ? GRANULE_SIZE : 100);
+  return NULL;
+}
+
+// As far as the arena has room, and with the frees that have time for it.
+TEST(segments_that_pages_leave_whole_go_back) {
+  static void *blocks[IN_SEGMENTS + SMALL_ONES];
+  pthread_t thread;
+  pthread_create(&thread, NULL, fill_segments, blocks);
+  pthread_join(thread, NULL);
+  struct heap *heap = (struct heap *)(span_tag(span_of(window_granule(blocks[0]))) & ~(uintptr_t)TAG_SLOW);
+  uint32_t had = heap->segments;
+  CHECK(had >= 3);
+  for (unsigned i = 0; i < IN_SEGMENTS; i++) rtm_free(blocks[i]);
+  CHECK(heap->dirty <= heap->keep + PAGE_GRANULES_MAX);
+  for (unsigned i = 1; i < SMALL_ONES; i++) rtm_free(blocks[IN_SEGMENTS + i]);
+  CHECK(heap->segments < had);
+  CHECK_SOUND(check_heap(heap));
+  rtm_free(blocks[IN_SEGMENTS]);
+  check_nothing_held();
+}
+
 static void *free_a_share_of_orphans(void *argument) {
   uintptr_t share = (uintptr_t)argument;
   pthread_barrier_wait(&all_here);
