@@ -436,6 +436,21 @@ void free_check_size(void *block, struct span *span, size_t size, bool resized) 
   }
 }
 
+static RTM_NOINLINE void check_and_free(void *block, struct span *span, size_t size) {
+  free_check_size(block, span, size, false);
+  free_fast(block);
+}
+
+void free_of_other_size(void *block, size_t size) {
+  struct span *span = span_of(window_granule(block));
+  bool medium = span->kind == SPAN_MEDIUM && size <= (size_t)span->length << GRANULE_SHIFT;
+  bool stored = span->kind == SPAN_STORE && size <= span->store_size;
+  if (!SECURE_VARIANT && RTM_LIKELY(size > BLOCK_MAX) && RTM_LIKELY(medium | stored))
+    free_fast(block);
+  else
+    check_and_free(block, span, size);
+}
+
 // Blocks with an alignment up to a granule lie in a class whose size is a multiple of it (alloc_aligned).
 static void check_alignment(void *block, const struct span *span, size_t alignment) {
   if ((uintptr_t)block & (alignment - 1)) wrong_size(block);

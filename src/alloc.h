@@ -31,14 +31,7 @@ RTM_INLINE void *alloc_plain(size_t size) {
   return block;
 }
 
-RTM_INLINE void free_fast(void *block) {
-  size_t granule = window_granule(block);
-  // Also NULL, which is far above the window's end when counted from its base.
-  if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window_granules))) {
-    free_outside(block);
-    return;
-  }
-  struct span *page = span_of(granule);
+RTM_INLINE void free_in(void *block, struct span *page) {
   // Another heap's, a full page, a medium or huge block, or nothing at all.
   uintptr_t owner = span_tag(page);
   if (RTM_UNLIKELY(owner != (uintptr_t)rtm_fast_heap)) {
@@ -56,8 +49,25 @@ RTM_INLINE void free_fast(void *block) {
 }
 
 RTM_INLINE void *alloc_fast(size_t size) { return alloc_plain(size); }
-RTM_INLINE bool is_of_class(size_t size, unsigned class) { return size <= BLOCK_MAX && size_class(size) == class; }
+// Whether a small block of the span may have been asked for with this size: as what is of its class, or is served by its
+// store.
+RTM_INLINE bool is_of_size(size_t size, const struct span *span) {
+  if (RTM_UNLIKELY(size > BLOCK_MAX)) return false;
+  unsigned class = size_class(size);
+  if (RTM_LIKELY(class == span->kind)) return true;
+  const struct heap *owner = (const struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
+  return span->kind == SPAN_STORE && owner->page[class] == span;
+}
 #endif
+
+RTM_INLINE void free_fast(void *block) {
+  size_t granule = window_granule(block);
+  // Also NULL, which is far above the window's end when counted from its base.
+  if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window_granules)))
+    free_outside(block);
+  else
+    free_in(block, span_of(granule));
+}
 
 // The block was allocated with `size` bytes, and the size's class is not its page's: aborts if that cannot be so.
 // `resized`: perhaps by realloc, which may leave it in a larger block.
@@ -65,14 +75,21 @@ void free_check_size(void *block, struct span *span, size_t size, bool resized);
 // The same, with an alignment: does not return if no such block starts there.
 void free_check_alignment(void *block, size_t alignment, size_t size);
 
-// A free that says what size was asked for: what is of its page's class is right. 6 instructions more than free.
+// The same for what is not small, or wrong; and frees the block.
+void free_of_other_size(void *block, size_t size);
+
+// A free that says what size was asked for. 10 instructions more than free, 17 where the block is a store's.
 RTM_INLINE void free_of_size(void *block, size_t size) {
   size_t granule = window_granule(block);
-  if (RTM_LIKELY(granule < RTM_READ_RELAXED(rtm_window_granules))) {
-    struct span *span = span_of(granule);
-    if (RTM_UNLIKELY(!is_of_class(size, span->kind))) free_check_size(block, span, size, false);
+  if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window_granules))) {
+    free_outside(block);
+    return;
   }
-  free_fast(block);
+  struct span *span = span_of(granule);
+  if (RTM_UNLIKELY(!is_of_size(size, span)))
+    free_of_other_size(block, size);
+  else
+    free_in(block, span);
 }
 
 void *alloc_zeroed(size_t count, size_t size);

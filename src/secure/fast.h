@@ -23,17 +23,11 @@ RTM_INLINE void *alloc_fast(size_t size) {
   return secure_alloc_small(size);
 }
 
-RTM_INLINE bool is_of_class(size_t size, unsigned class) {
-  return size < RTM_READ_RELAXED(rtm_secure.fast_size) && size_class(size) == class;
+RTM_INLINE bool is_of_size(size_t size, const struct span *span) {
+  return size < RTM_READ_RELAXED(rtm_secure.fast_size) && size_class(size) == span->kind;
 }
 
-RTM_INLINE void free_fast(void *block) {
-  size_t granule = window_granule(block);
-  if (RTM_UNLIKELY(granule >= RTM_READ_RELAXED(rtm_window_granules))) {
-    free_outside(block);
-    return;
-  }
-  struct span *page = span_of(granule);
+RTM_INLINE void free_in(void *block, struct span *page) {
   uintptr_t owner = span_tag(page);
   uint32_t number;
   // Another heap's, a full page, a medium or huge block, nothing at all, a page with canaries, or a store.

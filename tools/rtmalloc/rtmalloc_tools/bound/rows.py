@@ -18,6 +18,7 @@ OPERATIONS = (
     "free",
     "remote free",
     "orphan free",
+    "sized free",
     "calloc",
     "realloc",
     "aligned_alloc",
