@@ -130,7 +130,9 @@ void arena_see_locked(void) {
   uint32_t segment = rtm_arena.unchecked;
   rtm_arena.unchecked = 0;
   uintptr_t last = segment_address(segment) + ((uintptr_t)(SEGMENT_USED - 1) << GRANULE_SHIFT);
-  if (!rtm_arena.locked && os_resident(last)) rtm_arena.locked = rtm_arena.maps_apart = true;
+  if (rtm_arena.locked || !os_resident(last)) return;
+  rtm_arena.locked = true;
+  rtm_arena.maps_apart = true;
 }
 
 static RTM_NOINLINE bool map_in_steps(uint32_t segment, uint32_t granules, bool *taken) {
@@ -727,7 +729,8 @@ bool arena_resize_run(struct span *run, uint32_t granules) {
 
 void arena_keep(void) {
   os_lock_acquire(&rtm_arena.lock);
-  rtm_arena.keeps = rtm_arena.maps_apart = true;
+  rtm_arena.keeps = true;
+  rtm_arena.maps_apart = true;
   set_retained_most();
   os_lock_release(&rtm_arena.lock);
 }

@@ -60,22 +60,19 @@ RTM_INLINE void purge(struct heap *heap, struct span *span) {
   segment_insert_clean(heap, span);
 }
 
-// What the freed span has become, in no set. (What is live does not count here: the heap's next thread may need none.)
-RTM_INLINE void put(struct heap *heap, struct span *span) {
-  if (RTM_LIKELY(heap->dirty > heap->keep))
-    purge(heap, span);
-  else
-    segment_insert_dirty(heap, span);
-}
+// (What is live does not count here: the heap's next thread may need none.)
+RTM_INLINE bool has_too_much(const struct heap *heap) { return RTM_LIKELY(heap->dirty > heap->keep); }
 
 static RTM_NOINLINE void unowned_span(struct heap *heap, struct span *span, void *block) {
   medium_check_free(span, block);
   hint_detach(span);
   span = segment_join(heap, span, segment_all(span));
-  if (span->length == SEGMENT_USED && arena_has_room())
+  if (!has_too_much(heap))
+    segment_insert_dirty(heap, span);
+  else if (span->length == SEGMENT_USED && arena_has_room())
     segment_disown(heap, span);
   else
-    put(heap, span);
+    purge(heap, span);
   leave(heap);
 }
 
@@ -90,7 +87,11 @@ static RTM_NOINLINE void unowned_emptied(struct heap *heap, struct span *page) {
     page_unlink(heap, class, page);
     heap->pages[class]--;
     hint_detach(page);
-    put(heap, segment_join(heap, page, segment_all(page)));
+    page = segment_join(heap, page, segment_all(page));
+    if (has_too_much(heap))
+      purge(heap, page);
+    else
+      segment_insert_dirty(heap, page);
   }
   leave(heap);
 }
