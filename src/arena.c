@@ -146,22 +146,10 @@ static RTM_NOINLINE bool map_in_steps(uint32_t segment, uint32_t granules, bool 
   return map_segment(segment, granules, taken);
 }
 
-// Where segments stay, all but the first are worth the system's large pages. (In the first it is seen whether memory is
-// locked.)
-static bool wants_huge_pages(uint32_t segment) {
-  enum { FIRST = 1 };
-  bool whole = segment_at(segment)->mapped == SEGMENT_USED;
-  return rtm_arena.keeps && !rtm_arena.locked && whole && rtm_arena.segments_in_use > FIRST;
-}
-
 static RTM_NOINLINE bool map_apart(uint32_t segment, uint32_t granules, bool *taken) {
   bool bare = !segment_at(segment)->mapped;
   if (!map_in_steps(segment, granules, taken)) return false;
-  if (!bare) return true;
-  if (wants_huge_pages(segment))
-    os_want_huge_pages(segment_address(segment), USED_SIZE);
-  else
-    atomic_store_explicit(&rtm_arena.unchecked, segment, memory_order_relaxed);
+  if (bare) atomic_store_explicit(&rtm_arena.unchecked, segment, memory_order_relaxed);
   return true;
 }
 
@@ -184,6 +172,12 @@ bool arena_map(uint32_t segment, uint32_t granules, bool *taken) {
     if (*taken) return false;
   }
   return map_apart(segment, granules, taken);
+}
+
+RTM_COLD void arena_want_huge_pages(uint32_t segment) {
+  if (rtm_arena.unchecked == segment) arena_see_locked();  // later it could not be seen any more
+  if (!rtm_arena.locked && segment_at(segment)->mapped == SEGMENT_USED)
+    os_want_huge_pages(segment_address(segment), USED_SIZE);
 }
 
 static void set_retained_most(void) {
