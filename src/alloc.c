@@ -239,8 +239,10 @@ static RTM_NOINLINE void *medium_or_large(size_t size, size_t alignment, bool *z
   struct heap *heap = rtm_fast_heap;
   bool is_medium = size <= MEDIUM_MAX && alignment <= MEDIUM_MAX;
   if (!is_medium || heap->unusual || rtm_hooks.deferred_free) return large(size, alignment, zero);
-  void *block = alignment > GRANULE_SIZE ? medium_aligned(heap, size, alignment) : medium_malloc_or(heap, size);
-  if (RTM_UNLIKELY(!block)) return large(size, alignment, zero);
+  bool aligned = alignment > GRANULE_SIZE;
+  void *block = aligned ? medium_aligned(heap, size, alignment) : medium_malloc_or(heap, size);
+  // (medium_malloc_or has tried all, and told the program.)
+  if (RTM_UNLIKELY(!block)) return aligned ? large(size, alignment, zero) : NULL;
   *zero = span_of(window_granule(block))->flags & MEDIUM_ZERO;
   return block;
 }
@@ -443,6 +445,7 @@ static RTM_NOINLINE void check_and_free(void *block, struct span *span, size_t s
 
 void free_of_other_size(void *block, size_t size) {
   struct span *span = span_of(window_granule(block));
+  // What `fits` says of these, in 27 instructions less.
   bool medium = span->kind == SPAN_MEDIUM && size <= (size_t)span->length << GRANULE_SHIFT;
   bool stored = span->kind == SPAN_STORE && size <= span->store_size;
   if (!SECURE_VARIANT && RTM_LIKELY(size > BLOCK_MAX) && RTM_LIKELY(medium | stored))
@@ -538,12 +541,16 @@ void *alloc_move(void *block, size_t size, size_t had) {
 // block, which counts. (A huge block's end is counted where it goes: huge_resize.)
 static RTM_NOINLINE void *again_watched(void *block, struct span *span, size_t size, size_t had) {
   unsigned kind = span->kind;
-  size_t whole = usable(span);
+  size_t whole = usable(span), padded = secure_pad(size);
   bool limited = is_limited(span);
-  if (limited && secure_pad(size) > whole && kind != SPAN_HUGE) return alloc_move(block, size, had);
-  void *again = kind == SPAN_HUGE ? resize_huge(span, secure_pad(size)) : resize(block, span, size, had);
-  if (!again && kind == SPAN_HUGE) return alloc_move(block, size, had);
-  if (!again || (again != block && kind != SPAN_HUGE)) return again;
+  void *again;
+  if (kind == SPAN_HUGE) {
+    again = resize_huge(span, padded);
+    if (!again) return alloc_move(block, size, had);
+  } else {
+    again = limited && padded > whole ? alloc_move(block, size, had) : resize(block, span, size, had);
+    if (again != block) return again;  // a new block, which was counted by itself; or none
+  }
   if (limited && kind == SPAN_MEDIUM) limits_give(&rtm_heap->limits, whole - usable(span));
   // The old canary is not for the program.
   if (SECURE_VARIANT && size > had) memset((char *)again + had, 0, (size < whole ? size : whole) - had);

@@ -31,6 +31,7 @@ RTM_INLINE void *alloc_plain(size_t size) {
   return block;
 }
 
+// `page`: the span in which it lies.
 RTM_INLINE void free_in(void *block, struct span *page) {
   // Another heap's, a full page, a medium or huge block, or nothing at all.
   uintptr_t owner = span_tag(page);
@@ -49,8 +50,9 @@ RTM_INLINE void free_in(void *block, struct span *page) {
 }
 
 RTM_INLINE void *alloc_fast(size_t size) { return alloc_plain(size); }
-// Whether a small block of the span may have been asked for with this size: as what is of its class, or is served by its
-// store.
+
+// Whether a block of the span may be one of this size, at a glance: it is of its page's class, or of one that the store
+// serves.
 RTM_INLINE bool is_of_size(size_t size, const struct span *span) {
   if (RTM_UNLIKELY(size > BLOCK_MAX)) return false;
   unsigned class = size_class(size);
@@ -75,7 +77,7 @@ void free_check_size(void *block, struct span *span, size_t size, bool resized);
 // The same, with an alignment: does not return if no such block starts there.
 void free_check_alignment(void *block, size_t alignment, size_t size);
 
-// The same for what is not small, or wrong; and frees the block.
+// The rest of free_of_size: the size is not small, or wrong.
 void free_of_other_size(void *block, size_t size);
 
 // A free that says what size was asked for. 10 instructions more than free, 17 where the block is a store's.

@@ -130,9 +130,7 @@ void arena_see_locked(void) {
   uint32_t segment = rtm_arena.unchecked;
   rtm_arena.unchecked = 0;
   uintptr_t last = segment_address(segment) + ((uintptr_t)(SEGMENT_USED - 1) << GRANULE_SHIFT);
-  if (rtm_arena.locked || !os_resident(last)) return;
-  rtm_arena.locked = true;
-  rtm_arena.maps_apart = true;
+  if (!rtm_arena.locked && os_resident(last)) rtm_arena.locked = true;
 }
 
 static RTM_NOINLINE bool map_in_steps(uint32_t segment, uint32_t granules, bool *taken) {
@@ -146,17 +144,10 @@ static RTM_NOINLINE bool map_in_steps(uint32_t segment, uint32_t granules, bool 
   return map_segment(segment, granules, taken);
 }
 
-static RTM_NOINLINE bool map_apart(uint32_t segment, uint32_t granules, bool *taken) {
-  bool bare = !segment_at(segment)->mapped;
-  if (!map_in_steps(segment, granules, taken)) return false;
-  if (bare) atomic_store_explicit(&rtm_arena.unchecked, segment, memory_order_relaxed);
-  return true;
-}
-
 // A segment of which nothing is mapped.
 RTM_INLINE bool map_whole(uint32_t segment, bool *taken) {
   *taken = false;
-  if (RTM_UNLIKELY(rtm_arena.maps_apart) || RTM_UNLIKELY(!charge(USED_SIZE))) return false;
+  if (RTM_UNLIKELY(rtm_arena.locked) || RTM_UNLIKELY(!charge(USED_SIZE))) return false;
   if (RTM_UNLIKELY(!os_map_at(segment_address(segment), USED_SIZE, taken))) {
     discharge(USED_SIZE);
     return false;
@@ -171,7 +162,7 @@ bool arena_map(uint32_t segment, uint32_t granules, bool *taken) {
     if (RTM_LIKELY(map_whole(segment, taken))) return true;
     if (*taken) return false;
   }
-  return map_apart(segment, granules, taken);
+  return map_in_steps(segment, granules, taken);
 }
 
 RTM_COLD void arena_want_huge_pages(uint32_t segment) {
@@ -724,7 +715,6 @@ bool arena_resize_run(struct span *run, uint32_t granules) {
 void arena_keep(void) {
   os_lock_acquire(&rtm_arena.lock);
   rtm_arena.keeps = true;
-  rtm_arena.maps_apart = true;
   set_retained_most();
   os_lock_release(&rtm_arena.lock);
 }

@@ -33,7 +33,6 @@ struct arena {
   bool keeps;                  // segments that heaps and huge blocks gave back stay mapped, whatever `purge` says
   bool purge_refused;          // memory is locked: only whole segments can go back, by unmapping
   _Atomic bool locked;         // what is mapped from now on is locked, too
-  _Atomic bool maps_apart;     // the same, or `keeps`: segments are not mapped the usual way (map_apart)
   _Atomic uint32_t unchecked;  // a segment that has just been mapped, for arena_see_locked; 0: none
   char *meta, *meta_end;       // permanent metadata: heaps, hint nodes
   // Bytes mapped from the system, data and metadata; changed by atomics, as arena_map takes no lock.

@@ -10,7 +10,7 @@
 #include "hint.h"
 #include "limit.h"
 
-enum heap_state {
+enum heap_state {  // (free_slow goes by the order)
   HEAP_OWNED,    // by a thread
   HEAP_ORPHAN,   // its thread has exited; in the list of orphans
   HEAP_CLAIMED,  // an orphan that a thread works on for the length of one call

@@ -116,10 +116,12 @@ RTM_INLINE bool has_more_to_prepare(const struct heap *heap) { return arena_desc
 RTM_INLINE bool medium_waits(const struct heap *heap) { return span_at(heap->waiting)->kind == SPAN_MEDIUM; }
 
 RTM_INLINE void prepare_spare(struct heap *heap) {
-  if (RTM_LIKELY(!heap->spare))
+  if (RTM_LIKELY(!heap->spare)) {
     heap->spare = arena_take_mapped();
-  else
+    segment_spare_mapped(heap);
+  } else {
     segment_map_spare(heap);
+  }
   heap->spare_state = has_more_to_prepare(heap) || medium_waits(heap) ? SPARE_AND_MORE : SPARE_READY;
 }
 

@@ -48,16 +48,14 @@ static RTM_NOINLINE void unowned_unusual(struct heap *heap, struct span *span, v
 
 // ---- the usual way: no operation has room for what the heap as a whole needs, but what it brings back goes back ----
 
-// Its contents go back to the system.
+// Its contents go back to the system. (As segment_purge, but nothing is learned for a heap that no thread has.)
 RTM_INLINE void purge(struct heap *heap, struct span *span) {
-  size_t bytes = (size_t)span->length << GRANULE_SHIFT;
-  if (RTM_UNLIKELY(os_purge((uintptr_t)span->start, bytes) != 0)) {
+  if (RTM_LIKELY(segment_purge_contents(span))) {
+    segment_insert_clean(heap, span);
+  } else {
     heap->apart = true;
     segment_purge_unusual(heap, span);
-    return;
   }
-  atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
-  segment_insert_clean(heap, span);
 }
 
 // (What is live does not count here: the heap's next thread may need none.)

@@ -43,16 +43,12 @@ void segment_keep(struct heap *heap, uint32_t orphans) {
 
 void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }
 
-// Where segments stay, a heap's first ones have the system's small pages.
-enum { HUGE_FROM = 2 };
-
 // Segments are mapped whole if that is possible; if not, segment_map does what is.
 void segment_map_spare(struct heap *heap) {
   bool taken;
   if (!segment_at(heap->spare)->mapped) {
     arena_map(heap->spare, 1, &taken);
-    // Not a heap's first ones: of many heaps each may use little of them.
-    if (RTM_UNLIKELY(rtm_arena.keeps) && heap->segments >= HUGE_FROM) arena_want_huge_pages(heap->spare);
+    segment_spare_mapped(heap);
   }
   heap->spare_state = SPARE_READY;
 }
@@ -62,6 +58,7 @@ void segment_take_spare(struct heap *heap) {
     segment_map_spare(heap);
   } else {
     heap->spare = arena_take_mapped();
+    segment_spare_mapped(heap);
     heap->spare_state = SPARE_READY;  // or out of memory: segment_more tries again
   }
 }

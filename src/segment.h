@@ -40,6 +40,13 @@ bool segment_map_behind(const struct span *span, uint32_t length);
 // Gives everything that is free back. O(free spans).
 void segment_trim(struct heap *heap);
 
+// The spare segment was mapped just now. Where segments stay, it gets the system's large pages; but not a heap's first
+// ones, as of many heaps each may use little of them.
+RTM_INLINE void segment_spare_mapped(const struct heap *heap) {
+  enum { SMALL = 2 };
+  if (RTM_UNLIKELY(rtm_arena.keeps) && heap->spare && heap->segments >= SMALL) arena_want_huge_pages(heap->spare);
+}
+
 // Free memory that a heap may keep: a quarter of what is live, more where memory that went back was needed again
 // (segment_learn), and 3 MiB in any case; where the thread has exited, 1.25 MiB in the first six such heaps, and in
 // others none of what is live but 64 KiB in the next 58. So a program in a steady state makes no system calls, and one
@@ -396,15 +403,19 @@ RTM_INLINE void segment_purged(struct heap *heap, struct span *span) {
 // whole segments are all that can go then. Cold.
 void segment_purge_unusual(struct heap *heap, struct span *span);
 
+RTM_INLINE bool segment_purge_contents(const struct span *span) {
+  size_t bytes = (size_t)span->length << GRANULE_SHIFT;
+  if (RTM_UNLIKELY(os_purge((uintptr_t)span->start, bytes) != 0)) return false;
+  atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
+  return true;
+}
+
 // Gives the contents of a free span back that is in no set.
 RTM_INLINE void segment_purge(struct heap *heap, struct span *span) {
-  size_t bytes = (size_t)span->length << GRANULE_SHIFT;
-  if (RTM_UNLIKELY(heap->purges_unusually) || RTM_UNLIKELY(os_purge((uintptr_t)span->start, bytes) != 0)) {
+  if (RTM_UNLIKELY(heap->purges_unusually) || RTM_UNLIKELY(!segment_purge_contents(span)))
     segment_purge_unusual(heap, span);
-    return;
-  }
-  atomic_fetch_add_explicit(&rtm_arena.bytes_purged, bytes, memory_order_relaxed);
-  segment_purged(heap, span);
+  else
+    segment_purged(heap, span);
 }
 
 // Gives back this span, which is free and not in a set.
