@@ -43,7 +43,7 @@ void segment_trim(struct heap *heap);
 // The spare segment was mapped just now. Where segments stay, it gets the system's large pages; but not a heap's first
 // ones, as of many heaps each may use little of them.
 RTM_INLINE void segment_spare_mapped(const struct heap *heap) {
-  enum { SMALL = 2 };
+  enum { SMALL = 4 };
   if (RTM_UNLIKELY(rtm_arena.keeps) && heap->spare && heap->segments >= SMALL) arena_want_huge_pages(heap->spare);
 }
 

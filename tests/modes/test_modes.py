@@ -318,7 +318,7 @@ def test_the_kernel_does_not_move_what_is_prepared(mode: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", ["", *MODES])
 def test_segments_have_huge_pages_where_they_stay(mode: str) -> None:
-    """Without a profile, and from a heap's third segment on: a small program takes no more memory."""
+    """Without a profile, and from a heap's fifth segment on: a small program takes no more memory."""
     program = "blocks = [bytearray(20000) for _ in range(1000)]; print(open('/proc/self/smaps').read())"
     environment = os.environ | {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc"}
     environment |= {"RTMALLOC_MODE": mode} if mode else {}
