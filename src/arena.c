@@ -165,7 +165,10 @@ bool arena_map(uint32_t segment, uint32_t granules, bool *taken) {
   return map_in_steps(segment, granules, taken);
 }
 
-RTM_COLD void arena_want_huge_pages(uint32_t segment) {
+RTM_COLD void arena_want_huge_pages(uint32_t segment, uint32_t others) {
+  enum { FEW = 16, SMALL = 4 };
+  uint32_t in_use = atomic_load_explicit(&rtm_arena.segments_in_use, memory_order_relaxed);
+  if (!segment || ((in_use < 2 || in_use > FEW) && others < SMALL)) return;
   if (rtm_arena.unchecked == segment) arena_see_locked();  // later it could not be seen any more
   if (!rtm_arena.locked && segment_at(segment)->mapped == SEGMENT_USED)
     os_want_huge_pages(segment_address(segment), USED_SIZE);

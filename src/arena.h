@@ -61,8 +61,10 @@ void arena_give_segment(uint32_t segment, struct segment *s);
 // or, `*taken`, somebody else has mapped there.
 bool arena_map(uint32_t segment, uint32_t granules, bool *taken);
 
-// Where segments stay: from now on this one, of which nothing is in use yet, gets the system's large pages.
-RTM_COLD void arena_want_huge_pages(uint32_t segment);
+// Where segments stay, for one of which nothing is in use yet (0: none): it gets the system's large pages from now on.
+// So do the process's second to sixteenth, and a heap's from its fifth on: not the first, as most programs are small;
+// and no heap's first ones otherwise, as of many heaps each may use little of them. `others`: that the heap has.
+RTM_COLD void arena_want_huge_pages(uint32_t segment, uint32_t others);
 
 // Taking a segment does not have to wait for its descriptors and its part of the table if these are mapped before:
 // whenever they are few, and the window has room for more, arena_describe maps some of either; false if that is not

@@ -163,10 +163,9 @@ const char *check_heap(const struct heap *heap) {
     const char *broken = check_granules(heap, first, first + SEGMENT_USED, &census);
     if (broken) return broken;
   }
-  const struct span *chunk;
-  for (uint64_t at = 0; (chunk = extent_chunk_of(heap, &at));) {
-    uint32_t first = span_granule(chunk);
-    const char *broken = check_granules(heap, first, first + EXTENT_CHUNK, &census);
+  uint64_t turn = 0;
+  for (uint32_t first, length; (first = extent_piece(heap, &turn, &length));) {
+    const char *broken = check_granules(heap, first, first + length, &census);
     if (broken) return broken;
   }
   REQUIRE(census.segments == heap->segments, "the heap knows how many segments it has");

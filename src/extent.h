@@ -1,14 +1,16 @@
-// The extent of a heap that was prepared in mode `seg`: segments of its own from which all its pages and medium blocks
+// The extent of a heap that was prepared in mode `seg`: granules of its own from which all its pages and medium blocks
 // come, in place of general mode's (segment.h). Layer: above page_parts.h and hint. Called by alloc, page, medium,
-// mode. docs/bounded-work.md has the argument.
+// prepare. docs/bounded-work.md has the argument.
 //
 // All is there when the heap is made, mapped, touched and for good, so that nothing is counted, mapped or given back,
 // and no path has a loop. A span's descriptor is the one with the number of its first granule; a granule's address and
 // its place in the hint tree are written into it once.
 //
-//     granule     0, 1  | 2 ........................ n - 1 | n ... 1023
-//     descriptor  n + 1 | 2 ........................ n - 1 | n           the outer two: in use by nobody, so that no
-//                                                                        span has to ask whether it is the last
+//     segment     0, 1  | 2 ....................... 1021 | 1022, 1023     one whole piece,
+//     or          ... part of A's | nobody's | part of B's | nobody's | chunk ...
+//
+// An extent is whole pieces and one part of one, where other heaps' may lie beside it (prepare.c). The granules before
+// and behind a piece are in use or nobody's, so that no span has to ask whether it is the first or the last.
 //
 // Free spans are in a segregated fit of at most 64 lists, so that one word says which have any:
 //     1 to 17 granules     a list for each length: what pages have
@@ -19,9 +21,6 @@
 // beyond the least of each lies in a reserve that they share, in chunks of 64 granules, which is one leaf of each tree.
 // A heap whose own extent has no span takes the next chunk, by one addition, and keeps it for good: it becomes a part
 // of the extent, of which nobody has to ask where it came from.
-//
-//     granule     0, 1  | 2 ... 65 | 66    | 67 ... 130 | 131   | ...    66, 131, ...: in use by nobody, so that
-//                       | chunk    | apart | chunk      | apart |        neighbours of two heaps are never joined
 #ifndef RTM_EXTENT_H
 #define RTM_EXTENT_H
 
@@ -39,9 +38,8 @@ enum {
   EXTENT_LEAF = 1024,
   EXTENT_GROUPS = 1024,   // of each tree; half of hint.h's HINT_GROUPS_MOST
   EXTENT_SPAN_MAX = 480,  // granules: two of the largest blocks fit in a segment; larger ones have stores
-  EXTENT_CHUNK = 64,      // granules,
-  EXTENT_STRIDE = EXTENT_CHUNK + 1,  // and with the one behind it
-  EXTENT_CHUNKS = EXTENT_GRANULES / EXTENT_STRIDE,  // in a segment
+  EXTENT_CHUNK = 64,      // granules
+  EXTENT_ALIGNMENT = 2 * EXTENT_LEAF,  // of the trees
   EXTENT_PAGES = 0,  // the two trees
   EXTENT_MEDIUMS = 1,
 };
@@ -91,22 +89,31 @@ struct extent {
   uint16_t list_of[EXTENT_GRANULES + 1];
   uint8_t list_for[EXTENT_GRANULES + 1];
   uint8_t wanting;  // a class that wants one page more, as its queued ones have few blocks free; 0: none
+  uint32_t part, part_length;  // granules; 0: it has no part of a piece
+  uint32_t whole, wholes;      // the first granule of the first whole piece; the others follow, one in each segment
 };
 
-// At load, once: the lists and the trees of so many granules, at most EXTENT_MOST. `shares`: it may take chunks, which
-// are there (and one leaf each, beside its own, at most what EXTENT_MOST is). `*bytes`: of the trees, to be pinned, at
-// heap->extent.leaves. False: out of memory.
-bool extent_start(struct heap *heap, uint64_t granules, bool shares, size_t *bytes);
-// A further segment of the heap's own, of which `granules` (1 to EXTENT_GRANULES) are mapped and free; the first of
-// them is granule number `first` of the extent. Returns its number; 0: out of memory. O(granules).
-uint32_t extent_add(struct heap *heap, uint32_t first, uint32_t granules);
-// At load: room for so many chunks, of which there are none yet. NULL: out of memory. `*bytes`: to be pinned.
-void *extent_share(uint64_t chunks, size_t *bytes);
-// A further segment with 1 to EXTENT_CHUNKS chunks, which belongs to a heap that no thread has. Returns its number; 0:
-// out of memory. O(granules).
-uint32_t extent_add_chunks(struct heap *heap, uint32_t chunks);
-// The heap's chunk from number `*at` on; NULL: no more. For walk.c and check.c. O(chunks).
-const struct span *extent_chunk_of(const struct heap *heap, uint64_t *at);
+// ---- at load, in this order ----
+
+// There will be so many chunks.
+void extent_share(uint64_t chunks);
+// Bytes for the list of the chunks and their leaves; and for an extent's trees of so many granules, at most
+// EXTENT_MOST. `shares`: it may take chunks (with one leaf each, beside its own, at most what EXTENT_MOST is).
+size_t extent_share_bytes(uint64_t chunks);
+size_t extent_bytes(uint64_t granules, bool shares);
+// These in so many bytes of memory, at a multiple of EXTENT_ALIGNMENT, that are zero. O(granules).
+void extent_share_at(char *memory);
+void extent_start(struct heap *heap, uint64_t granules, bool shares, char *memory);
+// A further piece: `granules` free ones from granule `at` of the window on, which is number `number` of the extent.
+// They are EXTENT_GRANULES from EXTENT_FIRST of a segment on, which follows that of the last such piece; or, once,
+// fewer and anywhere in [EXTENT_FIRST, EXTENT_END). The granule in front is nobody's from now on, and that behind is no
+// free span's. O(granules).
+void extent_add(struct heap *heap, uint32_t at, uint64_t number, uint32_t granules);
+// Chunk number `number`, in the same way.
+void extent_add_chunk(uint32_t at, uint64_t number);
+// The first granule and the length of the heap's next piece or chunk, from `*turn`, at first 0, on; 0: no more. For
+// walk.c and check.c. O(chunks).
+uint32_t extent_piece(const struct heap *heap, uint64_t *turn, uint32_t *length);
 
 // A block of at most BLOCK_MAX; `page` is the current one of its class and has none linked. If the extent has none:
 // what alloc_miss returns. O(1), as all that follows; only the heap's thread.

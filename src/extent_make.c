@@ -1,7 +1,6 @@
-// Making an extent, and the chunks that heaps share: at load. See extent.h. Layer: with extent.c; called by mode.
+// Making an extent, and the chunks that heaps share: at load. See extent.h. Layer: with extent.c; called by prepare.
 #include "extent.h"
 
-#include "os/os.h"
 #include "page_parts.h"
 #include "segment.h"
 
@@ -22,15 +21,6 @@ static void make_lists(struct extent *extent) {
     extent->list_for[length] = (uint8_t)(length == first ? list : list + 1);
   }
   extent->enough = extent->list[extent->list_for[EXTENT_ENOUGH]].bit;
-}
-
-// In use, by nobody.
-static void set_apart(uint32_t segment, uint32_t slot, uint32_t granule, uint32_t length) {
-  struct span *span = segment_slot(segment, slot);
-  span->start = granule_address(segment * SEGMENT_GRANULES + granule);
-  span->length = length;
-  span->kind = SPAN_MEDIUM;
-  segment_set_ends(span);
 }
 
 static void put_below(struct hint_word *word, struct hint_word *parent, size_t place) {
@@ -75,45 +65,40 @@ static void make_tree(struct heap *heap, unsigned kind, struct hint_group *group
     groups[extent->chunk_group + i / HINT_FANOUT].leaf[i % HINT_FANOUT] = leaf_of(extent->reserve->leaves, kind, i);
 }
 
-bool extent_start(struct heap *heap, uint64_t granules, bool shares, size_t *bytes) {
+static size_t own_leaves(uint64_t granules) { return divided_up(granules ? granules : 1, HINT_FANOUT); }
+
+static size_t groups_of(size_t leaves, const struct extent_reserve *reserve) {
+  return divided_up(leaves, HINT_FANOUT) + divided_up(reserve->chunks, HINT_FANOUT);
+}
+
+static const struct extent_reserve *reserve_of(bool shares) { return shares ? &shared : &rtm_no_reserve; }
+
+size_t extent_bytes(uint64_t granules, bool shares) {
+  size_t leaves = own_leaves(granules);
+  return leaves * 2 * EXTENT_LEAF + 2 * groups_of(leaves, reserve_of(shares)) * sizeof(struct hint_group);
+}
+
+void extent_start(struct heap *heap, uint64_t granules, bool shares, char *memory) {
   struct extent *extent = &heap->extent;
   extent->reserve = shares ? &shared : &rtm_no_reserve;
-  size_t leaves = divided_up(granules ? granules : 1, HINT_FANOUT), leaf_bytes = leaves * 2 * EXTENT_LEAF;
+  size_t leaves = own_leaves(granules), groups = groups_of(leaves, extent->reserve);
   extent->chunk_group = divided_up(leaves, HINT_FANOUT);
-  size_t groups = extent->chunk_group + divided_up(extent->reserve->chunks, HINT_FANOUT);
-  *bytes = bits_round_up(leaf_bytes + 2 * groups * sizeof(struct hint_group), GRANULE_SIZE);
-  char *memory = os_map(*bytes);
-  if (!memory) return false;
   extent->leaves = memory;
-  struct hint_group *group = (struct hint_group *)(memory + leaf_bytes);
+  struct hint_group *group = (struct hint_group *)(memory + leaves * 2 * EXTENT_LEAF);
   make_tree(heap, EXTENT_PAGES, group, groups, leaves);
   make_tree(heap, EXTENT_MEDIUMS, group + groups, groups, leaves);
   make_lists(extent);
-  return true;
 }
 
-// A segment of the heap's, of which the granules from EXTENT_FIRST to `end` are mapped. 0: out of memory.
-static uint32_t add_segment(struct heap *heap, uint32_t end) {
-  struct span *whole = segment_more(heap);
-  if (!whole) return 0;
-  uint32_t segment = segment_of_granule(span_granule(whole));
-  bool taken;  // what the system refused is not there yet
-  if (segment_at(segment)->mapped < end && !arena_map(segment, end, &taken)) return 0;
-  set_apart(segment, end + 1, 0, EXTENT_FIRST);
-  set_apart(segment, end, end, SEGMENT_USED - end);
-  segment_at(segment)->first_unused = SEGMENT_GRANULES;
-  heap->dirty = 0;
-  return segment;
-}
-
-// So many granules from `slot` on are one span, in use; the first is number `number`.
-static struct span *make_span(uint32_t segment, uint32_t slot, uint32_t granules, char *leaves, uint64_t number) {
-  struct span *first = segment_slot(segment, slot);
+// So many granules from `at` on are one span, in use; the first is number `number`. What is before them is nobody's.
+static struct span *make_span(uint32_t at, uint32_t granules, char *leaves, uint64_t number) {
+  struct span *first = span_at(at);
   for (uint32_t i = 0; i < granules; i++) {
     struct span *span = first + i;
-    span->start = granule_address(segment * SEGMENT_GRANULES + slot + i);
+    span->start = granule_address(at + i);
     make_place(leaves, span, number + i);
   }
+  rtm_window_table[at - 1] = 0;
   first->length = granules;
   first->used = 0;
   first->kind = SPAN_MEDIUM;
@@ -121,41 +106,37 @@ static struct span *make_span(uint32_t segment, uint32_t slot, uint32_t granules
   return first;
 }
 
-uint32_t extent_add(struct heap *heap, uint32_t first, uint32_t granules) {
-  uint32_t segment = add_segment(heap, EXTENT_FIRST + granules);
-  if (!segment) return 0;
-  heap->live += granules;  // whatever of it is in use
-  extent_give_medium(heap, make_span(segment, EXTENT_FIRST, granules, heap->extent.leaves, first));
-  return segment;
+void extent_add(struct heap *heap, uint32_t at, uint64_t number, uint32_t granules) {
+  struct extent *extent = &heap->extent;
+  if (granules < EXTENT_GRANULES) {
+    extent->part = at;
+    extent->part_length = granules;
+  } else if (!extent->wholes++) {
+    extent->whole = at;
+  }
+  extent_give_medium(heap, make_span(at, granules, extent->leaves, number));
 }
 
 // ---- chunks ----
 
-void *extent_share(uint64_t chunks, size_t *bytes) {
-  size_t list_bytes = bits_round_up(chunks * sizeof *shared.chunk, GRANULE_SIZE);
-  *bytes = list_bytes + chunks * 2 * EXTENT_LEAF;
-  char *memory = os_map(bits_round_up(*bytes, GRANULE_SIZE));
-  if (!memory) return NULL;
-  shared.chunk = (struct span **)memory;
-  shared.leaves = memory + list_bytes;
-  shared.chunks = 0;
+static size_t list_bytes(uint64_t chunks) { return bits_round_up(chunks * sizeof *shared.chunk, EXTENT_ALIGNMENT); }
+
+size_t extent_share_bytes(uint64_t chunks) { return chunks ? list_bytes(chunks) + chunks * 2 * EXTENT_LEAF : 0; }
+
+void extent_share(uint64_t chunks) {
+  shared.chunks = chunks;
   atomic_store_explicit(&shared.next, 0, memory_order_relaxed);
-  return memory;
 }
 
-uint32_t extent_add_chunks(struct heap *heap, uint32_t chunks) {
-  uint32_t segment = add_segment(heap, EXTENT_FIRST + chunks * EXTENT_STRIDE);
-  if (!segment) return 0;
-  heap->live += chunks * EXTENT_CHUNK;
-  for (uint32_t i = 0; i < chunks; i++) {
-    uint32_t slot = EXTENT_FIRST + i * EXTENT_STRIDE;
-    uint64_t number = shared.chunks++;
-    shared.chunk[number] = make_span(segment, slot, EXTENT_CHUNK, shared.leaves, number * EXTENT_CHUNK);
-    for (unsigned kind = EXTENT_PAGES; kind <= EXTENT_MEDIUMS; kind++)
-      put_below(&leaf_of(shared.leaves, kind, number)->word, NULL, number % HINT_FANOUT);
-    set_apart(segment, slot + EXTENT_CHUNK, slot + EXTENT_CHUNK, 1);
-  }
-  return segment;
+void extent_share_at(char *memory) {
+  shared.chunk = (struct span **)memory;
+  shared.leaves = memory + list_bytes(shared.chunks);
+}
+
+void extent_add_chunk(uint32_t at, uint64_t number) {
+  shared.chunk[number] = make_span(at, EXTENT_CHUNK, shared.leaves, number * EXTENT_CHUNK);
+  for (unsigned kind = EXTENT_PAGES; kind <= EXTENT_MEDIUMS; kind++)
+    put_below(&leaf_of(shared.leaves, kind, number)->word, NULL, number % HINT_FANOUT);
 }
 
 // Whether the heap has taken the chunk.
@@ -164,10 +145,16 @@ static bool is_of(const struct heap *heap, size_t chunk) {
   return group && group->parent >= heap->hints.top && group->parent < heap->hints.top + HINT_TOPS;
 }
 
-const struct span *extent_chunk_of(const struct heap *heap, uint64_t *at) {
-  while (heap->extent.reserve == &shared && *at < shared.chunks) {
-    uint64_t chunk = (*at)++;
-    if (is_of(heap, chunk)) return shared.chunk[chunk];
-  }
-  return NULL;
+uint32_t extent_piece(const struct heap *heap, uint64_t *turn, uint32_t *length) {
+  const struct extent *extent = &heap->extent;
+  uint64_t number = (*turn)++;
+  *length = EXTENT_GRANULES;
+  if (number < extent->wholes) return extent->whole + (uint32_t)number * SEGMENT_GRANULES;
+  number -= extent->wholes;
+  *length = extent->part_length;
+  if (extent->part && number-- == 0) return extent->part;
+  *length = EXTENT_CHUNK;
+  for (; extent->reserve == &shared && number < shared.chunks; number++, (*turn)++)
+    if (is_of(heap, number)) return span_granule(shared.chunk[number]);
+  return 0;
 }

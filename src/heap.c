@@ -47,15 +47,13 @@ static uint32_t count_of(uintptr_t routine) {
   return count;
 }
 
-struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_state) {
-  struct heap *heap = arena_metadata(sizeof *heap);
-  if (!heap) return NULL;
+bool heap_make(struct heap *heap, uintptr_t routine, uint32_t index, enum heap_state heap_state) {
   heap->routine = routine;
   heap->index = index;
   for (unsigned class = 0; class <= CLASSES; class ++) heap->page[class] = &rtm_no_page;
   heap->keeps_pages = true;
-  if (!hint_init(&heap->hints)) return NULL;
-  if (SECURE_VARIANT && !secure_heap_made(heap)) return NULL;
+  if (!hint_init(&heap->hints)) return false;
+  if (SECURE_VARIANT && !secure_heap_made(heap)) return false;
   segment_keep(heap, 0);
   // Last: it would be lost with a heap that is not made.
   if (mode_is_loading())
@@ -68,7 +66,12 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_st
   heap->next = atomic_load_explicit(&heaps.all, memory_order_relaxed);
   atomic_store_explicit(&heaps.all, heap, memory_order_release);
   os_lock_release(&heaps.lock);
-  return heap;
+  return true;
+}
+
+struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state heap_state) {
+  struct heap *heap = arena_metadata(sizeof *heap);
+  return heap && heap_make(heap, routine, index, heap_state) ? heap : NULL;
 }
 
 // Takes the orphan out of the list; false if another thread is freeing into it.

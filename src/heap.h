@@ -124,6 +124,8 @@ enum heap_state heap_owned(void);
 // of memory.
 enum { HEAP_NEXT_INDEX = UINT32_MAX };
 struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
+// The same in memory that is zero. False: out of memory.
+bool heap_make(struct heap *heap, uintptr_t routine, uint32_t index, enum heap_state state);
 // A profile was loaded: if there is a prepared heap for the calling thread, its own one serves what that has not.
 void heap_change(void);
 // Leaves the heap to the next thread that needs one. O(CLASSES), and what other threads have freed in a general heap.

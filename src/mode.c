@@ -14,6 +14,7 @@
 #include "os/module.h"
 #include "os/pin.h"
 #include "plan.h"
+#include "prepare.h"
 #include "prepared.h"
 #include "profile.h"
 #include "record.h"
@@ -170,164 +171,6 @@ static bool find_routine(const struct profile_record *thread, uintptr_t *routine
   return *routine || !thread->module[0];
 }
 
-static bool pinned(const void *address, size_t bytes, bool *permitted) {
-  state.held += bytes;
-  if (!os_pin(address, bytes)) *permitted = false;
-  return true;
-}
-
-static const char too_large[] = "it needs more memory than the machine has";
-
-// NULL, or why the heap that is planned cannot be made here; `*sum`: bytes of all.
-static const char *check_size(const struct plan *plan, size_t machine, size_t *sum) {
-  for (unsigned bin = 1; bin < BINS; bin++) {
-    uint64_t blocks = plan->blocks[bin];
-    if (blocks > STORE_BLOCKS_MAX) return "it has more blocks of one size than a store can hold";
-    if (blocks && bin_size(bin) > machine / blocks) return too_large;
-    *sum += plan_bytes(blocks, bin);
-    if (*sum > machine) return too_large;
-  }
-  if (plan->granules > EXTENT_MOST) return "one of its threads needs more than 16 GiB: mode pag has no such limit";
-  *sum += plan->granules << GRANULE_SHIFT;
-  return *sum > machine ? too_large : NULL;
-}
-
-static const char *check_sizes(const struct profile *profile, enum mode mode, uint64_t chunks) {
-  size_t sum = chunks * EXTENT_CHUNK << GRANULE_SHIFT, machine = os_machine_memory();
-  for (uint32_t at = 0; at < profile->header->records; at++) {
-    if (profile->record[at].flags & PROFILE_PROCESS) continue;
-    struct plan plan;
-    plan_make(&profile->record[at], mode, &plan);
-    const char *wrong = check_size(&plan, machine, &sum);
-    if (wrong) return wrong;
-  }
-  return NULL;
-}
-
-// The stores of one heap, side by side in a run of segments, and their trees.
-static const char *make_stores(struct heap *heap, const struct plan *plan, enum mode mode, bool *permitted) {
-  size_t bytes = 0, words = 0;
-  for (unsigned bin = 1; bin < BINS; bin++) {
-    if (!plan->blocks[bin]) continue;
-    bytes += plan_bytes(plan->blocks[bin], bin);
-    words += bits_round_up(store_words(plan->blocks[bin]), 64);
-  }
-  if (!bytes) return NULL;
-  bool zero;
-  if (bytes >> SEGMENT_SHIFT >= rtm_arena.segments_most) return "it needs more memory than this process can have";
-  struct span *run = arena_take_run((uint32_t)(bytes >> GRANULE_SHIFT), 1, &zero);
-  if (!run) return "the system or RTMALLOC_LIMIT does not give the memory that it needs";
-  _Atomic uint64_t *tree = os_map(bits_round_up(words, GRANULE_SIZE));
-  if (!tree) {
-    arena_give_run(run);
-    return no_memory;
-  }
-  pinned(tree, words, permitted);
-  pinned(run->start, bytes, permitted);
-  uint32_t slot = span_granule(run) / SEGMENT_GRANULES * SEGMENT_GRANULES + FIRST_SPAN_SLOT;
-  char *start = run->start;
-  pinned(&rtm_window_table[span_granule(run)], (bytes >> GRANULE_SHIFT) * sizeof *rtm_window_table, permitted);
-  pinned(span_at(slot), SPAN_SIZE * (size_t)BINS, permitted);
-  for (unsigned bin = 1; bin < BINS; bin++) {
-    uint64_t blocks = plan->blocks[bin];
-    if (!blocks) continue;
-    struct span *store = span_at(slot++);
-    store_make(mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin), (uint32_t)blocks, tree);
-    start += plan_bytes(blocks, bin);
-    tree += bits_round_up(store_words(blocks), 64) / sizeof *tree;
-    for (unsigned other = 1; other <= bin; other++) {
-      if (plan->store[other] != bin) continue;
-      if (other <= CLASSES)
-        heap->page[other] = store;
-      else
-        heap->stores->large[other - CLASSES - 1] = store;
-    }
-  }
-  return NULL;
-}
-
-// A segment's table and descriptors, of so many granules that blocks have.
-static void pin_descriptors(uint32_t at, uint32_t length, bool *permitted) {
-  enum { APART = 2 };  // see extent.h
-  pinned(&rtm_window_table[at], (EXTENT_FIRST + length + 1) * sizeof *rtm_window_table, permitted);
-  pinned(span_at(at), SPAN_SIZE * (size_t)(EXTENT_FIRST + length + APART), permitted);
-}
-
-// Mode `seg`: the chunks that heaps share, in segments of a heap that no thread has.
-static const char *make_chunks(uint64_t chunks, bool *permitted) {
-  static const char nobodys;
-  struct heap *heap = heap_new((uintptr_t)&nobodys, 0, heap_owned());
-  size_t bytes;
-  void *list = heap ? extent_share(chunks, &bytes) : NULL;
-  if (!list) return no_memory;
-  pinned(list, bytes, permitted);
-  for (uint64_t made = 0, count; made < chunks; made += count) {
-    count = chunks - made < EXTENT_CHUNKS ? chunks - made : EXTENT_CHUNKS;
-    uint32_t segment = extent_add_chunks(heap, (uint32_t)count), at = segment * SEGMENT_GRANULES;
-    if (!segment) return no_memory;
-    for (uint32_t i = 0; i < count; i++)
-      pinned(granule_address(at + EXTENT_FIRST + i * EXTENT_STRIDE), (size_t)EXTENT_CHUNK << GRANULE_SHIFT, permitted);
-    pin_descriptors(at, (uint32_t)count * EXTENT_STRIDE, permitted);
-  }
-  return NULL;
-}
-
-// Mode `seg`: the heap's segments, with their descriptors and places in the trees.
-static bool make_extent(struct heap *heap, uint64_t granules, bool shares, bool *permitted) {
-  size_t trees;
-  if (!extent_start(heap, granules, shares, &trees)) return false;
-  pinned(heap->extent.leaves, trees, permitted);
-  for (uint32_t made = 0, length; made < granules; made += length) {
-    length = granules - made < EXTENT_GRANULES ? (uint32_t)(granules - made) : EXTENT_GRANULES;
-    uint32_t segment = extent_add(heap, made, length), at = segment * SEGMENT_GRANULES;
-    if (!segment) return false;
-    // All of a segment: its few granules beside the blocks cost less than two huge pages bring.
-    bool whole = length == EXTENT_GRANULES && segment_at(segment)->mapped == SEGMENT_GRANULES;
-    if (whole)
-      pinned(granule_address(at), SEGMENT_SIZE, permitted);
-    else
-      pinned(granule_address(at + EXTENT_FIRST), (size_t)length << GRANULE_SHIFT, permitted);
-    pin_descriptors(at, length, permitted);
-  }
-  return true;
-}
-
-static const char *prepare(const struct profile_record *thread, enum mode mode, bool *permitted) {
-  uintptr_t routine;
-  if (!find_routine(thread, &routine)) return no_memory;
-  struct heap *heap = heap_new(routine, thread->index, mode == MODE_PAG ? HEAP_STORES : heap_owned());
-  struct stores *stores = heap ? arena_metadata(sizeof *stores) : NULL;
-  if (!stores) return no_memory;
-  for (unsigned i = 0; i < BINS_LARGE; i++) stores->large[i] = &rtm_no_store[0];
-  if (mode == MODE_PAG)
-    for (unsigned class = 1; class <= CLASSES; class ++) {
-      rtm_no_store[class].store_size = bin_size(class);
-      heap->page[class] = &rtm_no_store[class];
-    }
-  stores->heap = heap;
-  stores->mode = mode;
-  heap->stores = stores;
-  heap->unusual = true;
-  struct plan plan;
-  plan_make(thread, mode, &plan);
-  stores->extent_max = mode == MODE_SEG ? plan.spans_most : 0;
-  heap->store_from = plan.spans_most + 1;
-  heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
-  const char *wrong = make_stores(heap, &plan, mode, permitted);
-  if (wrong) return wrong;
-  bool shares = thread->flags & PROFILE_SHARES;
-  if (mode == MODE_SEG && !make_extent(heap, plan.granules, shares, permitted)) return no_memory;
-  state.reserve += plan.reserve;
-  pinned(heap, sizeof *heap, permitted);
-  pinned(stores, sizeof *stores, permitted);
-  // By number: prepared_take finds the lowest first, as the recording does.
-  struct stores **link = &state.all;
-  while (*link && (*link)->heap->index < heap->index) link = &(*link)->next;
-  stores->next = *link;
-  *link = stores;
-  return NULL;
-}
-
 static bool has_prepared(void) { return state.mode != MODE_GENERAL && state.all; }
 
 struct heap *mode_offer_heap(uintptr_t routine) {
@@ -372,35 +215,29 @@ static const char *load(const char *path, enum mode mode) {
   if (wrong) return wrong;
   uint64_t before = os_clock_us();
   wrong = profile_level(&profile) ? NULL : no_memory;
-  uint64_t reserve, chunks = !wrong && mode == MODE_SEG ? plan_share(&profile, &reserve) : 0;
-  if (!wrong) wrong = check_sizes(&profile, mode, chunks);
+  uint64_t reserve = 0, chunks = !wrong && mode == MODE_SEG ? plan_share(&profile, &reserve) : 0;
+  if (!wrong) wrong = prepare_check(&profile, mode, chunks);
   if (wrong) {
     profile_drop(&profile);
     return wrong;
   }
   loading = true;
-  bool permitted = os_pin_library();
+  struct made made = {.permitted = os_pin_library()};
   // The null span, which lists end with, is no heap's.
-  if (!os_pin(span_at(0), SPAN_SIZE)) permitted = false;
-  if (chunks) {
-    wrong = make_chunks(chunks, &permitted);
-    state.reserve += reserve;
-  }
-  for (uint32_t at = 0; at < profile.header->records && !wrong; at++)
-    if (!(profile.record[at].flags & PROFILE_PROCESS)) wrong = prepare(&profile.record[at], mode, &permitted);
+  if (!os_pin(span_at(0), SPAN_SIZE)) made.permitted = false;
+  wrong = prepare(&profile, mode, chunks, find_routine, &made);
   size_t index_bytes = 0;
-  if (!wrong && state.all) wrong = prepared_index(state.all, &index_bytes, &permitted);
-  state.held += index_bytes;
+  if (!wrong && made.all) wrong = prepared_index(made.all, &index_bytes, &made.permitted);
   loading = false;
   profile_drop(&profile);
-  if (wrong) {
-    state.all = NULL;  // what was made stays unused: the program goes on without the profile
-    return wrong;
-  }
+  if (wrong) return wrong;  // what was made stays unused: the program goes on without the profile
+  state.all = made.all;
+  state.held = made.bytes + index_bytes;
+  state.reserve = made.reserve + reserve;
   state.mode = mode;
   rtm_mode_watches = true;
   state.load_us = os_clock_us() - before;
-  if (!permitted) warn_limit();
+  if (!made.permitted) warn_limit();
   return NULL;
 }
 

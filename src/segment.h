@@ -40,14 +40,9 @@ bool segment_map_behind(const struct span *span, uint32_t length);
 // Gives everything that is free back. O(free spans).
 void segment_trim(struct heap *heap);
 
-// The spare segment was mapped just now. Where segments stay, it gets the system's large pages: in the process's second
-// to sixteenth segment, and from a heap's fifth on. Not in its first, as most programs are small; and no other heap's
-// first ones, as of many heaps each may use little of them.
+// The spare segment was mapped just now.
 RTM_INLINE void segment_spare_mapped(const struct heap *heap) {
-  enum { FEW = 16, SMALL = 4 };
-  if (RTM_LIKELY(!rtm_arena.keeps) || !heap->spare) return;
-  uint32_t in_use = atomic_load_explicit(&rtm_arena.segments_in_use, memory_order_relaxed);
-  if ((1 < in_use && in_use <= FEW) || heap->segments >= SMALL) arena_want_huge_pages(heap->spare);
+  if (RTM_UNLIKELY(rtm_arena.keeps)) arena_want_huge_pages(heap->spare, heap->segments);
 }
 
 // Free memory that a heap may keep: a quarter of what is live, more where memory that went back was needed again

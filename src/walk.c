@@ -52,10 +52,8 @@ bool walk_heap(const struct heap *heap, walk_function *visit, void *argument) {
     uint32_t first = segment * SEGMENT_GRANULES;
     if (walk_owns(heap, segment) && !walk_granules(first, first + SEGMENT_USED, visit, argument)) return false;
   }
-  const struct span *chunk;
-  for (uint64_t at = 0; (chunk = extent_chunk_of(heap, &at));) {
-    uint32_t first = span_granule(chunk);
-    if (!walk_granules(first, first + EXTENT_CHUNK, visit, argument)) return false;
-  }
+  uint64_t turn = 0;
+  for (uint32_t first, length; (first = extent_piece(heap, &turn, &length));)
+    if (!walk_granules(first, first + length, visit, argument)) return false;
   return true;
 }

@@ -20,6 +20,18 @@ static void use(struct heap *used) {
   rtm_fast_heap = heap_fast(used);
 }
 
+enum { STRIDE = EXTENT_CHUNK + 1, SEGMENT_CHUNKS = (EXTENT_END - EXTENT_FIRST) / STRIDE };  // of chunks, side by side
+
+static uint32_t divided_up(uint32_t value, uint32_t by) { return (value + by - 1) / by; }
+
+// The first of so many granules of the window.
+static uint32_t take_granules(uint32_t granules) {
+  bool zero;
+  const struct span *run = arena_take_run(granules, 1, &zero);
+  CHECK(run && zero);
+  return span_granule(run);
+}
+
 // The thread uses a heap with an extent of so many granules, as loading makes it; `other` frees as another thread does.
 static void start_heap(uint32_t granules, bool shares) {
   heap = heap_new(1, 0, heap_owned());
@@ -33,11 +45,11 @@ static void start_heap(uint32_t granules, bool shares) {
   heap->unusual = true;
   heap->store_from = EXTENT_MAX + 1;
   heap->store_reach = BIN_SIZE_MAX + 1 - heap->store_from;
-  size_t bytes;
-  CHECK(extent_start(heap, granules, shares, &bytes));
-  for (uint32_t made = 0, length; made < granules; made += length) {
+  extent_start(heap, granules, shares, os_map(bits_round_up(extent_bytes(granules, shares), GRANULE_SIZE)));
+  uint32_t at = take_granules(divided_up(granules, EXTENT_GRANULES) * SEGMENT_GRANULES) + EXTENT_FIRST;
+  for (uint32_t made = 0, length; made < granules; made += length, at += SEGMENT_GRANULES) {
     length = granules - made < EXTENT_GRANULES ? granules - made : EXTENT_GRANULES;
-    CHECK(extent_add(heap, made, length));
+    extent_add(heap, at, made, length);
   }
   use(heap);
   CHECK_SOUND(rtm_check());
@@ -53,13 +65,11 @@ static void start(uint32_t granules) {
 static void start_with_chunks(uint32_t granules, uint32_t chunks) {
   rtm_free(rtm_malloc(1));
   other = rtm_heap;
-  struct heap *nobodys = heap_new(2, 0, heap_owned());
-  size_t bytes;
-  CHECK(extent_share(chunks, &bytes));
-  for (uint32_t made = 0, count; made < chunks; made += count) {
-    count = chunks - made < EXTENT_CHUNKS ? chunks - made : EXTENT_CHUNKS;
-    CHECK(extent_add_chunks(nobodys, count));
-  }
+  extent_share(chunks);
+  extent_share_at(os_map(bits_round_up(extent_share_bytes(chunks), GRANULE_SIZE)));
+  uint32_t first = take_granules(divided_up(chunks, SEGMENT_CHUNKS) * SEGMENT_GRANULES) + EXTENT_FIRST;
+  for (uint32_t i = 0; i < chunks; i++)
+    extent_add_chunk(first + i / SEGMENT_CHUNKS * SEGMENT_GRANULES + i % SEGMENT_CHUNKS * STRIDE, i);
   start_heap(granules, true);
 }
 
@@ -208,7 +218,7 @@ static unsigned walked(void) {
 
 // Medium blocks, and pages of one block each: all granules of all chunks serve, once and again, whoever frees.
 TEST(chunks_serve_when_the_extent_is_used_up) {
-  enum { CHUNKS = 2 * EXTENT_CHUNKS + 5, LENGTH = 16, BLOCKS = (CHUNKS + 1) * EXTENT_CHUNK / LENGTH };
+  enum { CHUNKS = 2 * SEGMENT_CHUNKS + 5, LENGTH = 16, BLOCKS = (CHUNKS + 1) * EXTENT_CHUNK / LENGTH };
   start_with_chunks(EXTENT_CHUNK, CHUNKS);
   static void *blocks[BLOCKS];
   for (unsigned round = 0; round < 4; round++) {
@@ -235,13 +245,13 @@ TEST(chunks_serve_when_the_extent_is_used_up) {
 }
 
 TEST(any_order_of_operations_in_chunks) {
-  start_with_chunks(1, 40 * EXTENT_CHUNKS);
+  start_with_chunks(1, 40 * SEGMENT_CHUNKS);
   do_anything();
 }
 
 // Chunks that lie side by side, of two heaps by turns: what is freed is never joined with the other's.
 TEST(chunks_of_two_heaps_stay_apart) {
-  enum { CHUNKS = 2 * EXTENT_CHUNKS, SIZE = EXTENT_CHUNK * GRANULE_SIZE };
+  enum { CHUNKS = 2 * SEGMENT_CHUNKS, SIZE = EXTENT_CHUNK * GRANULE_SIZE };
   start_with_chunks(1, CHUNKS);
   struct heap *first = heap;
   start_heap(1, true);

@@ -31,9 +31,12 @@ MEANINGS = {
 ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
-EXTENT_FIRST, EXTENT_LEAF = 2, 1024  # src/extent.h
-CHUNK, STRIDE = 64, 65  # granules of a chunk of the shared reserve, without and with what sets it apart
-SEGMENT_CHUNKS = EXTENT_GRANULES // STRIDE
+LINE = 64
+SEGMENT_GRANULES = SEGMENT // GRANULE
+FIRST_SPAN_SLOT = 2  # src/span.h
+EXTENT_FIRST, EXTENT_END, EXTENT_LEAF, EXTENT_ALIGNMENT = 2, SEGMENT_GRANULES - 2, 1024, 2048  # src/extent.h
+HUGE_PAGE, ALMOST, LITTLE_GAP = 512, 448, 16  # granules: src/prepare.c
+CHUNK = 64  # granules of a chunk of the shared reserve
 SHARE_MOST = 1 << 21  # granules: half of what an extent may have
 FANOUT = 64  # of the hint trees
 LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
@@ -167,27 +170,69 @@ def shared(profile: Profile, mode: str) -> Shared:
     )
 
 
-def span_metadata(granules: int, segments: int, layout: Layout) -> int:
-    """Table and descriptors of so many granules of blocks, in so many segments (src/extent_make.c)."""
-    return (granules + segments * (EXTENT_FIRST + 1)) * TABLE_ENTRY + (
-        granules + segments * (EXTENT_FIRST + 2)
-    ) * layout.span
+class Run:
+    """The run of segments in which all lies (src/prepare.c, whose names these are); bytes of what is locked."""
+
+    def __init__(self) -> None:
+        self.at = self.since = self.extents = self.bytes = 0
+
+    def leave(self, following: int, layout: Layout) -> None:
+        end = round_up(self.at, HUGE_PAGE) if self.at % HUGE_PAGE >= ALMOST else self.at
+        self.bytes += (end - self.since) * GRANULE + (self.at - self.since) * TABLE_ENTRY
+        described = max(self.since, self.extents)
+        if self.at > described:
+            self.bytes += (self.at - described + 1) * layout.span
+        self.since = self.at = max(following, end)
+
+    def place(self, granules: int, layout: Layout) -> None:
+        offset = max(self.at % SEGMENT_GRANULES + 1, EXTENT_FIRST)
+        segment = self.at - self.at % SEGMENT_GRANULES
+        if offset + granules > EXTENT_END:
+            segment, offset = segment + SEGMENT_GRANULES, EXTENT_FIRST
+            if segment - self.at > LITTLE_GAP:
+                self.leave(segment, layout)
+        self.at = segment + offset + granules
 
 
-def extent_metadata(granules: int, shares: bool, chunks: int, layout: Layout) -> int:
-    """Table and descriptors of the extent, its trees of hints, with places for the chunks, and what full segments have
-    beside blocks (src/extent_make.c; make_extent in src/mode.c)."""
-    beside = granules // EXTENT_GRANULES * (SEGMENT - EXTENT_GRANULES * GRANULE)
+def extent_bytes(granules: int, chunks: int, layout: Layout) -> int:
+    """The trees of hints of an extent, with places for so many chunks (src/extent_make.c)."""
     leaves = -(-max(granules, 1) // FANOUT)
-    groups = -(-leaves // FANOUT) + (-(-chunks // FANOUT) if shares else 0)
-    trees = 2 * (leaves * EXTENT_LEAF + groups * layout.hint_group)
-    return beside + span_metadata(granules, -(-granules // EXTENT_GRANULES), layout) + round_up(trees, GRANULE)
+    groups = -(-leaves // FANOUT) + -(-chunks // FANOUT)
+    return 2 * (leaves * EXTENT_LEAF + groups * layout.hint_group)
 
 
-def chunk_metadata(chunks: int, layout: Layout) -> int:
-    """The list of the chunks, their leaves, table and descriptors (src/extent_make.c)."""
-    lists = round_up(chunks * WORD, GRANULE) + chunks * 2 * EXTENT_LEAF
-    return lists + span_metadata(chunks * STRIDE, -(-chunks // SEGMENT_CHUNKS), layout)
+def store_bytes(stores: list[Store]) -> int:
+    return sum(round_up(count * size, GRANULE) for count, size in stores)
+
+
+def run_bytes(plan: Shared, mode: str, layout: Layout, records: int) -> int:
+    """All that is locked but the index: in the order of src/prepare.c."""
+    threads = [(thread, *thread.plan(mode)) for thread in plan.threads]
+    hints = round_up(round_up(plan.chunks * WORD, EXTENT_ALIGNMENT) + plan.chunks * 2 * EXTENT_LEAF, EXTENT_ALIGNMENT)
+    heaps, blocks = round_up(records * WORD, LINE), 0
+    for thread, granules, stores in threads:
+        heaps += round_up(layout.heap, LINE) + round_up(layout.stores, LINE)
+        heaps += sum(tree_bytes(count) for count, _ in stores)
+        blocks += store_bytes(stores)
+        if mode == "seg":
+            hints += round_up(extent_bytes(granules, plan.chunks if thread.shares else 0, layout), EXTENT_ALIGNMENT)
+    run = Run()
+    run.at = run.extents = (round_up(hints + heaps, GRANULE) + blocks) // GRANULE
+    for part in sorted(granules % EXTENT_GRANULES for _, granules, _ in threads):
+        if part:
+            run.place(part, layout)
+    for _ in range(plan.chunks):
+        run.place(CHUNK, layout)
+    for _ in range(sum(granules // EXTENT_GRANULES for _, granules, _ in threads)):
+        run.place(EXTENT_GRANULES, layout)
+    run.leave(run.at, layout)
+    return run.bytes + slot_bytes(sum(len(stores) for _, _, stores in threads), layout)
+
+
+def slot_bytes(stores: int, layout: Layout) -> int:
+    """Descriptors of the stores, and what is between them where another segment begins."""
+    slots = SEGMENT_GRANULES - FIRST_SPAN_SLOT
+    return (stores + stores // slots * FIRST_SPAN_SLOT) * layout.span
 
 
 def index_bytes(records: Iterable[Record], layout: Layout) -> int:
@@ -204,21 +249,13 @@ def index_bytes(records: Iterable[Record], layout: Layout) -> int:
 def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
     plan = shared(profile, mode)
     blocks = plan.chunks * CHUNK * GRANULE
-    metadata = chunk_metadata(plan.chunks, layout) if layout and plan.chunks else 0
     for thread in plan.threads:
         granules, stores = thread.plan(mode)
-        run = sum(round_up(count * size, GRANULE) for count, size in stores)
-        blocks += run + granules * GRANULE
-        if layout is None:
-            continue
-        metadata += layout.heap + layout.stores
-        if stores:
-            metadata += sum(tree_bytes(count) for count, _ in stores)
-            metadata += run // GRANULE * TABLE_ENTRY + layout.span * len(thread.record.blocks)
-        if mode == "seg":
-            metadata += extent_metadata(granules, thread.shares, plan.chunks, layout)
-    index = index_bytes((thread.record for thread in plan.threads), layout) if layout else 0
-    return Memory(blocks, metadata + index)
+        blocks += store_bytes(stores) + granules * GRANULE
+    if layout is None:
+        return Memory(blocks, 0)
+    locked = run_bytes(plan, mode, layout, len(profile.records))
+    return Memory(blocks, locked - blocks + index_bytes((thread.record for thread in plan.threads), layout))
 
 
 def most_memory(profile: Profile, name: str, layout: Layout | None = None) -> dict[str, Any]:
