@@ -7,9 +7,9 @@
 //
 //     | heaps, and what belongs to them | stores, heap by heap | parts of pieces, chunks | whole pieces |
 //
-// In the secure variant the heaps lie apart, so that no block is near them. A store's descriptor lies in one of the first
-// slots of the run: what is before the extents has no others. Pieces lie as extent.h says; where one does not fit in
-// what is left of a segment, that stays out of use.
+// In the secure variant the heaps lie apart, so that no block is near them. A store's descriptor lies in one of the
+// first slots of the run: what is before the extents has no others. Pieces lie as extent.h says; where one does not fit
+// in what is left of a segment, that stays out of use.
 #ifndef RTM_PREPARE_H
 #define RTM_PREPARE_H
 

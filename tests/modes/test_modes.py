@@ -316,17 +316,48 @@ def test_the_kernel_does_not_move_what_is_prepared(mode: str, tmp_path: Path) ->
         assert huge >= 8 << 10 or "[never]" in enabled.read()
 
 
-@pytest.mark.parametrize("mode", ["", *MODES])
-def test_segments_have_huge_pages_where_they_stay(mode: str) -> None:
-    """Without a profile, and from a heap's fifth segment on: a small program takes no more memory."""
-    program = "blocks = [bytearray(20000) for _ in range(1000)]; print(open('/proc/self/smaps').read())"
+@pytest.mark.parametrize("mode", MODES)
+def test_what_threads_need_lies_side_by_side(mode: str, tmp_path: Path) -> None:
+    """No thread's memory fills a huge page; that of all does."""
+    program = tmp_path / "threads.py"
+    program.write_text(
+        "import threading\n"
+        "together = threading.Barrier(12)\n"
+        "def hold():\n"
+        "    blocks = [bytearray(1000) for _ in range(600)]\n"
+        "    together.wait()\n"
+        "threads = [threading.Thread(target=hold) for _ in range(12)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+    )
+    profile = tmp_path / "threads.rtp"
+    environment = os.environ | {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc"}
+    subprocess.run([sys.executable, str(program)], env=environment | {"RTMALLOC_RECORD": str(profile)}, check=True)
+    environment |= {"RTMALLOC_PROFILE": str(profile), "RTMALLOC_MODE": mode}
+    command = ["cat", "/proc/self/smaps"]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    locked = [part for part in mapped_parts(told) if "lo" in part["VmFlags"].split()]
+    assert max(int(part["Rss"].split()[0]) for part in locked) > 3 << 10  # KiB; in seg, a segment's part that is in use
+    with open("/sys/kernel/mm/transparent_hugepage/enabled") as enabled:
+        huge = sum(int(part["AnonHugePages"].split()[0]) for part in locked)
+        assert huge >= 6 << 10 or "[never]" in enabled.read()
+
+
+def huge_pages_asked(mode: str, *command: str) -> int:
     environment = os.environ | {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc"}
     environment |= {"RTMALLOC_MODE": mode} if mode else {}
-    command = [sys.executable, "-c", program]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    asked = [part for part in mapped_parts(told) if "hg" in part["VmFlags"].split()]
+    asked = [part for part in mapped_parts(told) if "hg" in part["VmFlags"].split() and part["Rss"] != "0 kB"]
     # (Of the mapping's whole length: what it asks for, whether the kernel permits it or not.)
-    assert (sum(int(part["Size"].split()[0]) for part in asked) >= 8 << 10) == bool(mode)
+    return sum(int(part["Size"].split()[0]) for part in asked)
+
+
+@pytest.mark.parametrize("mode", ["", *MODES])
+def test_segments_have_huge_pages_where_they_stay(mode: str) -> None:
+    """Without a profile, but not in the process's first segment: a small program takes no more memory."""
+    program = "blocks = [bytearray(20000) for _ in range(1000)]; print(open('/proc/self/smaps').read())"
+    assert (huge_pages_asked(mode, sys.executable, "-c", program) >= 8 << 10) == bool(mode)
+    assert huge_pages_asked(mode, "cat", "/proc/self/smaps") == 0
 
 
 def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Path) -> None:
