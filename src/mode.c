@@ -23,7 +23,6 @@
 #include "secure/secure.h"
 #include "segment.h"
 
-static const char no_memory[] = "the system does not give the memory that it needs";
 static bool loading;
 static struct {
   struct os_lock lock;
@@ -214,7 +213,7 @@ static const char *load(const char *path, enum mode mode) {
   const char *wrong = profile_read(path, &profile);
   if (wrong) return wrong;
   uint64_t before = os_clock_us();
-  wrong = profile_level(&profile) ? NULL : no_memory;
+  wrong = profile_level(&profile) ? NULL : prepared_no_memory;
   uint64_t reserve = 0, chunks = !wrong && mode == MODE_SEG ? plan_share(&profile, &reserve) : 0;
   if (!wrong) wrong = prepare_check(&profile, mode, chunks);
   if (wrong) {

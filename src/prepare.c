@@ -7,8 +7,8 @@
 #include "os/os.h"
 #include "os/pin.h"
 #include "plan.h"
+#include "prepared.h"
 
-static const char no_memory[] = "the system does not give the memory that it needs";
 static const char too_large[] = "it needs more memory than the machine has";
 
 static bool is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }
@@ -161,7 +161,7 @@ static struct places take_places(struct layout *l, const struct profile_record *
 static size_t take_list(struct layout *l) { return take(l, l->profile->header->records * sizeof *l->heap); }
 static size_t take_chunks(struct layout *l) { return take_hints(l, extent_share_bytes(l->chunks)); }
 
-static void measure(struct layout *l) {
+RTM_INLINE void measure(struct layout *l) {
   uint64_t granules = 0;
   take_list(l);
   take_chunks(l);
@@ -282,7 +282,7 @@ static void forget(const struct layout *l, uint64_t granules) {
 }
 
 // The main thread's heap lies before all others, as it may be small, and wait long: near what the others work on.
-static void put_main_first(struct profile *profile) {
+RTM_INLINE void put_main_first(struct profile *profile) {
   struct profile_record *first = profile->record, *end = first + profile->header->records;
   while (first < end && !is_thread(first)) first++;
   struct profile_record *main = first;
@@ -308,7 +308,7 @@ static const char *make(struct layout *l, bool (*find_routine)(const struct prof
   if (SECURE_VARIANT) {
     size_t bytes = metadata_granules(l) << GRANULE_SHIFT;
     metadata = os_map(bytes);
-    if (!metadata) return no_memory;
+    if (!metadata) return prepared_no_memory;
     pin(metadata, bytes, made);
   }
   l->pins = made;
@@ -316,7 +316,7 @@ static const char *make(struct layout *l, bool (*find_routine)(const struct prof
   if (l->stores) pin(store_slot(l, 0), (size_t)(store_slot(l, l->stores) - store_slot(l, 0)) * SPAN_SIZE, made);
   l->pins = NULL;
   if (!zero) forget(l, granules);
-  if (!make_heaps(l, metadata, find_routine, made)) return no_memory;
+  if (!make_heaps(l, metadata, find_routine, made)) return prepared_no_memory;
   place_all(l);
   return NULL;
 }
@@ -325,7 +325,7 @@ const char *prepare(struct profile *profile, enum mode mode, uint64_t chunks,
                     bool (*find_routine)(const struct profile_record *thread, uintptr_t *routine), struct made *made) {
   struct layout layout = {.profile = profile, .mode = mode, .chunks = chunks};
   size_t bytes = bits_round_up(profile->header->records * sizeof *layout.part, GRANULE_SIZE);
-  if (!(layout.part = os_map(bytes))) return no_memory;
+  if (!(layout.part = os_map(bytes))) return prepared_no_memory;
   put_main_first(profile);
   extent_share(chunks);
   const char *wrong = make(&layout, find_routine, made);

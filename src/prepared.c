@@ -4,6 +4,8 @@
 #include "os/os.h"
 #include "os/pin.h"
 
+const char prepared_no_memory[] = "the system does not give the memory that it needs";
+
 enum { LEVELS = 3, BUCKET = 4, HEAPS_MOST = 64 * 64 * 64 };
 
 // The heaps of one start routine. Written at load; later only bits change, by any thread.
@@ -142,14 +144,13 @@ static struct bucket *make_buckets(struct group *groups, uint32_t count, size_t 
 }
 
 const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted) {
-  static const char no_memory[] = "the system does not give the memory that it needs";
   size_t heaps = 0;
   for (struct stores *stores = all; stores; stores = stores->next) heaps++;
   // For each heap at most: a group, its place in it, and one word of each level.
   size_t each = sizeof(struct group) + sizeof(struct stores *) + LEVELS * sizeof(uint64_t);
   *bytes = bits_round_up(heaps * each, GRANULE_SIZE);
   struct group *groups = os_map(*bytes);
-  if (!groups) return no_memory;
+  if (!groups) return prepared_no_memory;
   struct stores **place = (struct stores **)(groups + heaps);
   _Atomic uint64_t *words = (_Atomic uint64_t *)(place + heaps);
   uint32_t count = 0;
@@ -178,7 +179,7 @@ const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted) {
   }
   size_t table_bytes;
   struct bucket *buckets = make_buckets(groups, count, &table_bytes);
-  if (!buckets) return table_bytes ? "its threads' routines cannot be told apart quickly enough" : no_memory;
+  if (!buckets) return table_bytes ? "its threads' routines cannot be told apart quickly enough" : prepared_no_memory;
   if (!os_pin(groups, *bytes)) *permitted = false;
   if (!os_pin(buckets, table_bytes)) *permitted = false;
   *bytes += table_bytes;

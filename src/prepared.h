@@ -15,6 +15,8 @@
 
 #include "store.h"
 
+// Why loading fails, also where it is not this that fails.
+RTM_HIDDEN extern const char prepared_no_memory[];
 // Builds the table from the list (by `next`), and locks it; *bytes: what that takes. NULL, or why it failed. At load.
 const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted);
 // The heap that has been waiting with the lowest number, as far as other threads leave it; NULL: none waits. O(1).
