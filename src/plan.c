@@ -144,10 +144,8 @@ static uint64_t extent_granules(const struct profile_record *thread) {
 
 // ---- the reserve of chunks ----
 
-static bool is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }
-
 static bool may_share(const struct profile_record *record) {
-  return is_thread(record) && record->granules > record->granules_least && record->span_largest <= EXTENT_CHUNK;
+  return profile_is_thread(record) && record->granules > record->granules_least && record->span_largest <= EXTENT_CHUNK;
 }
 
 // Of a thread that shares.
@@ -167,8 +165,8 @@ static uint64_t beyond_least(const struct profile *profile) {
   uint64_t at_once = 0, least = 0, most = 0;
   for (uint32_t at = 0; at < profile->header->records; at++) {
     const struct profile_record *record = &profile->record[at];
-    if (!is_thread(record)) at_once = record->granules;
-    if (is_thread(record)) least += record->granules_least;
+    if (!profile_is_thread(record)) at_once = record->granules;
+    if (profile_is_thread(record)) least += record->granules_least;
     if (may_share(record)) most += record->granules - record->granules_least;
   }
   uint64_t beyond = at_once > least ? at_once - least : 0;

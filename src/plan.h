@@ -1,5 +1,5 @@
 // What loading a profile makes for one thread: how many blocks of which size, and how long an extent. Layer: above
-// profile and extent. Called by mode. tools/rtmalloc/rtmalloc_tools/profile/memory.py computes the same.
+// profile and extent. Called by mode and prepare. tools/rtmalloc/rtmalloc_tools/profile/memory.py computes the same.
 #ifndef RTM_PLAN_H
 #define RTM_PLAN_H
 

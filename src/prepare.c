@@ -11,7 +11,8 @@
 
 static const char too_large[] = "it needs more memory than the machine has";
 
-static bool is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }
+enum { LINE = 64 };
+
 static bool shares(const struct profile_record *thread) { return thread->flags & PROFILE_SHARES; }
 
 // `*sum`: bytes of all.
@@ -31,7 +32,7 @@ static const char *check_size(const struct plan *plan, size_t machine, size_t *s
 const char *prepare_check(const struct profile *profile, enum mode mode, uint64_t chunks) {
   size_t sum = chunks * EXTENT_CHUNK << GRANULE_SHIFT, machine = os_machine_memory();
   for (uint32_t at = 0; at < profile->header->records; at++) {
-    if (!is_thread(&profile->record[at])) continue;
+    if (!profile_is_thread(&profile->record[at])) continue;
     struct plan plan;
     plan_make(&profile->record[at], mode, &plan);
     const char *wrong = check_size(&plan, machine, &sum);
@@ -54,7 +55,7 @@ struct layout {
   uint64_t extents;    // granule of the run from which on each has its descriptor
   uint64_t at;         // granule of the run: what is before it is taken
   uint64_t from;       // and where what is in use began
-  uint16_t *part;      // of each record, granules of its extent beyond whole pieces
+  uint32_t *granules;  // of each record's extent
   struct made *pins;   // what is in use is locked, and counted there; NULL: not this time
   struct heap **heap;  // of each record; NULL: they are not made this time
 };
@@ -105,31 +106,29 @@ static void place_extent(struct layout *l, uint32_t record, uint64_t number, uin
   if (l->heap) extent_add(l->heap[record], l->first + (uint32_t)at, number, granules);
 }
 
-// The length of the shortest part that is longer; 0: none is.
+// What of a record's extent is no whole piece; and the shortest such part of all that is longer, 0: none is.
+static uint32_t part_of(const struct layout *l, uint32_t record) { return l->granules[record] % EXTENT_GRANULES; }
 static uint32_t part_above(const struct layout *l, uint32_t length) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < l->profile->header->records; i++)
-    if (l->part[i] > length && (!next || l->part[i] < next)) next = l->part[i];
+    if (part_of(l, i) > length && (!next || part_of(l, i) < next)) next = part_of(l, i);
   return next;
 }
 
 // Parts first, the short ones before the long ones, so that as many as can be are near to what comes before; and so
 // that the order of the records is of no account (memory.py).
 static void place_extents(struct layout *l) {
-  const struct profile *profile = l->profile;
+  uint32_t records = l->profile->header->records;
   for (uint32_t length = 0; (length = part_above(l, length));)
-    for (uint32_t i = 0; i < profile->header->records; i++)
-      if (l->part[i] == length) place_extent(l, i, 0, length);
+    for (uint32_t i = 0; i < records; i++)
+      if (part_of(l, i) == length) place_extent(l, i, 0, length);
   for (uint64_t i = 0; i < l->chunks; i++) {
     uint64_t at = place(l, EXTENT_CHUNK);
     if (l->heap) extent_add_chunk(l->first + (uint32_t)at, i);
   }
-  for (uint32_t i = 0; i < profile->header->records; i++) {
-    if (!is_thread(&profile->record[i])) continue;
-    struct plan plan;
-    plan_make(&profile->record[i], l->mode, &plan);
-    for (uint64_t at = l->part[i]; at < plan.granules; at += EXTENT_GRANULES) place_extent(l, i, at, EXTENT_GRANULES);
-  }
+  for (uint32_t i = 0; i < records; i++)
+    for (uint32_t at = part_of(l, i); at < l->granules[i]; at += EXTENT_GRANULES)
+      place_extent(l, i, at, EXTENT_GRANULES);
 }
 
 // Places for so many bytes: hints, from the run's start on; and what is beside them.
@@ -139,7 +138,6 @@ static size_t take_hints(struct layout *l, size_t bytes) {
   return at;
 }
 static size_t take(struct layout *l, size_t bytes) {
-  enum { LINE = 64 };
   size_t at = l->heaps;
   l->heaps += bits_round_up(bytes, LINE);
   return at;
@@ -166,11 +164,11 @@ RTM_INLINE void measure(struct layout *l) {
   take_list(l);
   take_chunks(l);
   for (uint32_t i = 0; i < l->profile->header->records; i++) {
-    if (!is_thread(&l->profile->record[i])) continue;
+    if (!profile_is_thread(&l->profile->record[i])) continue;
     struct plan plan;
     plan_make(&l->profile->record[i], l->mode, &plan);
     take_places(l, &l->profile->record[i], &plan);
-    l->part[i] = plan.granules % EXTENT_GRANULES;
+    l->granules[i] = (uint32_t)plan.granules;
     for (unsigned bin = 1; bin < BINS; bin++) {
       if (!plan.blocks[bin]) continue;
       granules += plan_bytes(plan.blocks[bin], bin) >> GRANULE_SHIFT;
@@ -207,7 +205,7 @@ static char *make_stores(struct layout *l, struct heap *heap, const struct plan 
     store_make(l->mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin), (uint32_t)blocks,
                (_Atomic uint64_t *)trees);
     start += plan_bytes(blocks, bin);
-    trees += bits_round_up(store_words(blocks), 64);
+    trees += bits_round_up(store_words(blocks), LINE);
     for (unsigned other = 1; other <= bin; other++) {
       if (plan->store[other] != bin) continue;
       if (other <= CLASSES)
@@ -251,7 +249,7 @@ static bool make_heaps(struct layout *l, char *hints,
   extent_share_at(hints + take_chunks(l));
   for (uint32_t i = 0; i < l->profile->header->records; i++) {
     const struct profile_record *thread = &l->profile->record[i];
-    if (!is_thread(thread)) continue;
+    if (!profile_is_thread(thread)) continue;
     struct plan plan;
     plan_make(thread, l->mode, &plan);
     struct places places = take_places(l, thread, &plan);
@@ -284,9 +282,9 @@ static void forget(const struct layout *l, uint64_t granules) {
 // The main thread's heap lies before all others, as it may be small, and wait long: near what the others work on.
 RTM_INLINE void put_main_first(struct profile *profile) {
   struct profile_record *first = profile->record, *end = first + profile->header->records;
-  while (first < end && !is_thread(first)) first++;
+  while (first < end && !profile_is_thread(first)) first++;
   struct profile_record *main = first;
-  while (main < end && (!is_thread(main) || main->module[0] || main->offset || main->index)) main++;
+  while (main < end && (!profile_is_thread(main) || main->module[0] || main->offset || main->index)) main++;
   if (main == end) return;
   struct profile_record before = *first;
   *first = *main;
@@ -324,11 +322,11 @@ static const char *make(struct layout *l, bool (*find_routine)(const struct prof
 const char *prepare(struct profile *profile, enum mode mode, uint64_t chunks,
                     bool (*find_routine)(const struct profile_record *thread, uintptr_t *routine), struct made *made) {
   struct layout layout = {.profile = profile, .mode = mode, .chunks = chunks};
-  size_t bytes = bits_round_up(profile->header->records * sizeof *layout.part, GRANULE_SIZE);
-  if (!(layout.part = os_map(bytes))) return prepared_no_memory;
+  size_t bytes = bits_round_up(profile->header->records * sizeof *layout.granules, GRANULE_SIZE);
+  if (!(layout.granules = os_map(bytes))) return prepared_no_memory;
   put_main_first(profile);
   extent_share(chunks);
   const char *wrong = make(&layout, find_routine, made);
-  os_unmap((uintptr_t)layout.part, bytes);
+  os_unmap((uintptr_t)layout.granules, bytes);
   return wrong;
 }

@@ -73,6 +73,8 @@ bool profile_merge(struct profile *profile, const struct profile *other);
 // had at least, too. False: out of memory, and nothing changed.
 enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 bool profile_level(struct profile *profile);
+// Not the whole process's.
+RTM_INLINE bool profile_is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }
 // What `least` has of one run: 1 at least.
 uint32_t profile_weight(const struct profile_record *record);
 

@@ -1,5 +1,5 @@
 // Stores: all blocks of one bin that a heap will ever need, made before they are needed (mode `pag`, and huge blocks of
-// mode `seg`). Layer: above heap. Called by alloc and mode. docs/real-time.md has the argument.
+// mode `seg`). Layer: above heap. Called by alloc and prepare. docs/real-time.md has the argument.
 //
 // A store is one span whose granules all lead to one descriptor, whatever its length. For its heap it is the class's
 // current page, for good: its owner's malloc and free stay on their fast paths, whatever is empty or full. Blocks that

@@ -63,9 +63,10 @@ static unsigned fill(struct stores *stores, unsigned number) {
   unsigned count = 0;
   rtm_heap = rtm_fast_heap = stores->heap;
   while (count < BLOCKS_MOST) {
-    char *block = rtm_malloc(SIZE);
+    char *block = rtm_calloc(1, SIZE);
     CHECK(block);
     if (missed(stores)) break;
+    CHECK(!block[0] && memcmp(block, block + 1, SIZE - 1) == 0);  // zero, whatever was there
     blocks[number][count++] = block;
     memset(block, (int)number + 1, SIZE);
   }
