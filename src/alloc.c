@@ -476,13 +476,24 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
   }
 }
 
-// Whether a block may stay where it is, although fewer bytes are asked for that a page has. While a profile is
-// recorded, and in the stores made from it, the same is decided by eights of classes, as a store may serve all of one.
-static bool may_shrink(const struct span *span, size_t size) {
+// Not of huge blocks.
+static struct heap *owner_of(const struct span *span) {
+  return (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
+}
+
+// Which eight classes its class is one of: those to 128 bytes have the lowest number, each doubling the next.
+static unsigned eight_of(size_t size) { return bits_highest((size - 1) | 64); }
+
+// Of a heap that is recorded, or was prepared from what was recorded: both must decide alike, as the one counts what the
+// other has. So another thread's block is always counted anew, as a block of the thread that asks. And a smaller size
+// stays by eights of classes, as a store may serve all of one.
+static bool stays_as_recorded(const struct span *span, const struct heap *owner, size_t padded) {
+  const struct heap *heap = rtm_heap;
   size_t now = usable(span);
-  if (span->kind != SPAN_STORE && RTM_LIKELY(!rtm_options.record[0])) return size >= now / 2;
-  return now <= BLOCK_MAX &&
-         (size_class(size) - 1) / CLASSES_PER_DOUBLING + 1 >= (size_class(now) - 1) / CLASSES_PER_DOUBLING;
+  if (now > BLOCK_MAX)
+    return span->kind == SPAN_STORE && padded > BLOCK_MAX && padded <= BIN_SIZE_MAX && heap->stores &&
+           heap->stores->large[bin_large(padded)] == span;
+  return owner == heap && padded <= now && eight_of(padded) + 1 >= eight_of(now);
 }
 
 // In place, or moved without a copy; NULL: neither.
@@ -496,10 +507,9 @@ static void *resize_huge(struct span *span, size_t padded) {
 // Whether a block of a page or a store does.
 static bool stays(const struct span *span, size_t padded) {
   CHECK_SCOPE();
-  if (span->kind == SPAN_STORE && (padded > BLOCK_MAX || usable(span) > BLOCK_MAX))
-    // As the recording did, where a block of another bin was counted anew.
-    return padded > BLOCK_MAX && padded <= BIN_SIZE_MAX && bin_size(bin_of_large(padded)) == usable(span);
-  return padded <= usable(span) && may_shrink(span, padded);
+  const struct heap *owner = owner_of(span);
+  if (owner->stores || owner->record || span->kind == SPAN_STORE) return stays_as_recorded(span, owner, padded);
+  return padded <= usable(span) && padded >= usable(span) / 2;
 }
 
 // The block with another size, or a new one, as alloc_move. It is not huge; `size`: not 0, before padding.
@@ -511,8 +521,7 @@ static void *resize(void *block, struct span *span, size_t size, size_t had) {
 }
 
 static bool is_limited(const struct span *span) {
-  const struct heap *owner =
-      span->kind == SPAN_HUGE ? span->owner : (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
+  const struct heap *owner = span->kind == SPAN_HUGE ? span->owner : owner_of(span);
   return RTM_READ_RELAXED(owner->limited);
 }
 

@@ -128,7 +128,7 @@ static RTM_NOINLINE void leave_general(struct heap *heap) {
 void heap_orphan(struct heap *heap) {
   RTM_WRITE_RELAXED(heap->limited, false);
   page_leave_all(heap, atomic_load_explicit(&heaps.orphan_count, memory_order_relaxed) < ORPHANS_FEW);
-  heap_collect(heap);
+  if (!heap->record) heap_collect(heap);
   os_lock_acquire(&heaps.lock);
   segment_keep(heap, ++heaps.orphan_count);
   struct heap **link = &heaps.orphans;

@@ -33,12 +33,17 @@ RTM_INLINE void leave(struct heap *heap) {
 static RTM_NOINLINE void unowned_contended(struct heap *heap, struct span *span, void *block) {
   count(span);
   remote_mark(span, block);
-  unowned_help(heap);
+  if (!heap->record) unowned_help(heap);
 }
 
-// As its owner would.
+// As its owner would; but while a profile is recorded it waits for the next one, as in the heap that is made of it.
 static RTM_NOINLINE void unowned_unusual(struct heap *heap, struct span *span, void *block) {
   count(span);
+  if (heap->record) {
+    remote_mark(span, block);
+    heap_unclaim(heap);
+    return;
+  }
   if (RTM_UNLIKELY(span_is_page(span) && span->free == block)) remote_free_twice(block);
   local_free(heap, span, block);
   page_release_waiting(heap);

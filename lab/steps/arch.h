@@ -29,11 +29,12 @@ uint64_t arch_stack_pointer(pid_t thread);
 /* True if the instruction there is one that a single step runs only a part of. */
 bool arch_steps_in_parts(pid_t thread, uint64_t program_counter);
 
-/* In the first instruction of a called function: where it returns to. 0 if that cannot be read. */
-uint64_t arch_return_address(pid_t thread);
+/* Before the first instruction of a called function: the call, of the kind MARKED_FUNCTION. False if that cannot be read. */
+bool arch_read_call(pid_t thread, struct arch_marked_call *call);
 
-/* This thread, and no other, traps before it runs the instruction at `address`; 0: no longer. False where the machine
- * does not let a debugger do so. */
-bool arch_stop_at(pid_t thread, uint64_t address);
+/* This thread, and no other, traps before it runs the instruction at `address`; 0: no longer. Each stop has one address
+ * at a time. False where the machine does not let a debugger do so. */
+enum arch_stop { ARCH_STOP_RETURN, ARCH_STOP_FUNCTION };
+bool arch_stop_at(pid_t thread, enum arch_stop stop, uint64_t address);
 
 #endif

@@ -67,20 +67,27 @@ bool arch_steps_in_parts(pid_t thread, uint64_t program_counter)
     return false;
 }
 
-uint64_t arch_return_address(pid_t thread)
+bool arch_read_call(pid_t thread, struct arch_marked_call *call)
 {
+    uint64_t stack = arch_stack_pointer(thread);
     errno = 0;
-    long value = ptrace(PTRACE_PEEKDATA, thread, arch_stack_pointer(thread), NULL);
-    return errno == 0 ? (uint64_t)value : 0;
+    uint64_t back = (uint64_t)ptrace(PTRACE_PEEKDATA, thread, stack, NULL);
+    *call = (struct arch_marked_call){
+        .kind = MARKED_FUNCTION,
+        .return_address = back,
+        .stack_pointer = stack + sizeof back,
+    };
+    return errno == 0 && back != 0;
 }
 
 /* By a debug register, which each thread has for itself (Intel SDM, volume 3, Debug Registers). */
-bool arch_stop_at(pid_t thread, uint64_t address)
+bool arch_stop_at(pid_t thread, enum arch_stop stop, uint64_t address)
 {
-    const uint64_t first_is_on = 1; /* DR7: local, on the instruction at DR0 */
+    const uint64_t is_on = UINT64_C(1) << 2 * stop; /* DR7: local, on the instruction at DR0, DR1, ... */
     const size_t registers = offsetof(struct user, u_debugreg), control = registers + 7 * sizeof(uint64_t);
+    uint64_t others = read_register(thread, control) & ~is_on;
     if (address == 0)
-        return ptrace(PTRACE_POKEUSER, thread, control, 0) == 0;
-    return ptrace(PTRACE_POKEUSER, thread, registers, address) == 0 &&
-           ptrace(PTRACE_POKEUSER, thread, control, first_is_on) == 0;
+        return ptrace(PTRACE_POKEUSER, thread, control, others) == 0;
+    return ptrace(PTRACE_POKEUSER, thread, registers + stop * sizeof(uint64_t), address) == 0 &&
+           ptrace(PTRACE_POKEUSER, thread, control, others | is_on) == 0;
 }

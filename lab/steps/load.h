@@ -134,6 +134,23 @@ static inline void *load_allocate(enum load_function by, size_t *size)
     return marked_aligned_alloc(alignment, *size);
 }
 
+/* ---- which function a load frees its blocks by (--free-by) ---- */
+
+enum load_free { FREE_BY_FREE, FREE_BY_DELETE, FREE_BY_FREE_SIZED, FREE_BY_ALIGNED_DELETE, LOAD_FREES };
+static const char load_free_by_help[] =
+    "0: free, 1: operator delete with a size, 2: free_sized, 3: operator delete with a size and an alignment of 64";
+enum { LOAD_DELETE_ALIGNMENT = 64 };
+
+static const struct {
+    enum marked_kind kind;
+    const char *function;
+} load_free[LOAD_FREES] = {
+    [FREE_BY_FREE] = {MARKED_FREE, "free"},
+    [FREE_BY_DELETE] = {MARKED_SIZED_FREE, "_ZdlPvm"},
+    [FREE_BY_FREE_SIZED] = {MARKED_FREE_SIZED, "free_sized"},
+    [FREE_BY_ALIGNED_DELETE] = {MARKED_ALIGNED_DELETE, "_ZdlPvmSt11align_val_t"},
+};
+
 /* ---- memory ---- */
 
 /* Zeroed memory for the load's own tables, straight from the system and touched already. */

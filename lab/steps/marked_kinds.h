@@ -17,7 +17,10 @@ enum marked_kind {
     MARKED_CALLOC,
     MARKED_REALLOC,
     MARKED_ALIGNED_ALLOC,
-    MARKED_FUNCTION, /* any other function (the self-test's) */
+    MARKED_SIZED_FREE, /* operator delete with a size */
+    MARKED_FREE_SIZED, /* free_sized */
+    MARKED_ALIGNED_DELETE, /* operator delete with a size and an alignment */
+    MARKED_FUNCTION, /* any other function: the self-test's, and what stepcount watches */
     MARKED_KINDS
 };
 #endif

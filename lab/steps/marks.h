@@ -19,7 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Raises the trap, then returns function(first, second). In marked_call_<arch>.S. */
+/* Raises the trap, then returns function(first, second, rtsteps_third). In marked_call_<arch>.S. */
+extern uint64_t rtsteps_third; /* of all threads: for loads with one */
 uintptr_t rtsteps_marked_call(uintptr_t first, uintptr_t second, void *function, uint64_t kind, uint64_t size,
                               const char *note);
 
@@ -64,7 +65,7 @@ static inline uintptr_t marks_call(enum marked_kind kind, void *function, uintpt
 {
     if (marks_counting)
         return rtsteps_marked_call(first, second, function, kind, size, marks_note);
-    return ((uintptr_t(*)(uintptr_t, uintptr_t))function)(first, second);
+    return ((uintptr_t(*)(uintptr_t, uintptr_t, uintptr_t))function)(first, second, rtsteps_third);
 }
 
 static inline void *marked_malloc(size_t size)

@@ -17,6 +17,7 @@ struct run {
     uint64_t first_seed;
     int processor;
     bool library_only;     /* as in tracer.h */
+    const char *watched;
     bool keep_trace;
     struct functions *functions; /* as in tracer.h */
 };

@@ -45,6 +45,7 @@ class Highest:
 class Run:
     build: Path
     folder: Path
+    limits: dict[str, dict[str, dict[str, int]]]  # mode, operation, kind
     processor: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     found: dict[Key, Highest] = field(default_factory=dict)
@@ -62,15 +63,17 @@ class Run:
         command = [str(self.build / "steps" / words[0]), *words[1:]]
         subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
 
-    def count(self, mode: str, words: list[str], profile: Path) -> dict[tuple[str, str], int]:
-        """The highest count of each operation and kind of block."""
+    def count(
+        self, mode: str, words: list[str], profile: Path, watched: Sequence[str] = ()
+    ) -> dict[tuple[str, str], int]:
+        """The highest count of each operation and kind of block. `watched`: options of stepcount more."""
         each, report = self.folder / "each.csv", self.folder / "report.json"
         sealed = {"profile": profile, "mode": mode, "seal": 1, "report": report}
         environment = self.environment(**({} if mode == GENERAL else sealed))
         command = [
             self.build / "steps" / "stepcount",
             *self.processor,
-            "--library-only",
+            *(watched or ("--library-only",)),
             "--preload",
             self.library,
             "--each",
@@ -87,15 +90,15 @@ class Run:
                 operation = line["operation"]
                 if mode == GENERAL and "--orphan" in words and operation == "remote free":
                     operation = "orphan free"
-                key = operation, kind_of(operation, int(line["bytes"]))
+                key = operation, self.kind_of(mode, operation, int(line["bytes"]))
                 highest[key] = max(highest.get(key, 0), int(line["instructions"]))
         return highest
 
     def check_sealed(self, mode: str, words: list[str], told: dict[str, object]) -> None:
         if told["mode"] != mode or not told["sealed"]:
             raise SystemExit(f"sealed.py: {' '.join(words)} did not run sealed in {mode}: {told}")
-        if mode == "pag" and told["misses"]:
-            self.problems.append(f"pag: {' '.join(words)}: {told['misses']} misses: the profile does not cover it")
+        if told["misses"] and (mode == "pag" or words[0] == "threads"):
+            self.problems.append(f"{mode}: {' '.join(words)}: {told['misses']} misses: the profile does not cover it")
 
     def measure(self, load: str, seed: int, modes: tuple[str, ...] = MODES, also: Sequence[str] = ()) -> dict[Key, int]:
         words = [*load.split(), "--seed", str(seed)]
@@ -109,9 +112,32 @@ class Run:
             for (operation, kind), count in self.count(mode, words, profile).items():
                 key = mode, operation, kind
                 counts[key] = count
-                if key not in self.found or self.found[key].count < count:
-                    self.found[key] = Highest(count, load, seed)
+                self.keep(key, count, load, seed)
         return counts
+
+    def measure_threads(self, load: str, seed: int, functions: dict[str, str]) -> None:
+        """The calls of some of the library's functions (`stepcount --watch`), with what they call in the C library; and
+        each thread's first malloc. `functions`: of each the operation that it is."""
+        words, profile = [*load.split(), "--seed", str(seed)], self.folder / "profile.rtp"
+        profile.unlink(missing_ok=True)
+        self.record(words, profile)
+        for mode in MODES:
+            for function, operation in functions.items():
+                counts = self.count(mode, words, profile, ("--watch", function))
+                if ("function", "page") in counts:
+                    self.keep((mode, operation, "any"), counts["function", "page"], load, seed)
+            for (operation, kind), count in self.count(mode, [*words, "--first"], profile).items():
+                if operation == "function":
+                    self.keep((mode, "first malloc", kind), count, f"{load} --first", seed)
+
+    def keep(self, key: Key, count: int, load: str, seed: int) -> None:
+        if key not in self.found or self.found[key].count < count:
+            self.found[key] = Highest(count, load, seed)
+
+    def kind_of(self, mode: str, operation: str, size: int) -> str:
+        if "any" in self.limits.get(mode, {}).get(operation, {}):
+            return "any"
+        return "page" if size <= BLOCK_MAX else "span" if size <= MEDIUM_MAX else "huge"
 
     def same(self, what: str, loads: list[str]) -> None:
         few, many = (self.measure(load, 1, ("pag",)) for load in loads)
@@ -121,17 +147,11 @@ class Run:
                 self.problems.append(text + f"{many.get(key)} with '{loads[1]}'")
 
 
-def kind_of(operation: str, size: int) -> str:
-    if operation == "remote free":
-        return "any"
-    return "page" if size <= BLOCK_MAX else "span" if size <= MEDIUM_MAX else "huge"
-
-
-def judge(run: Run, limits: dict[str, dict[str, dict[str, int]]]) -> None:
+def judge(run: Run) -> None:
     print(f"{'mode':<9}{'operation':<16}{'kind':<8}{'observed':>9}{'limit':>7}  load")
     for key, highest in sorted(run.found.items()):
         mode, operation, kind = key
-        limit = limits.get(mode, {}).get(operation, {}).get(kind)
+        limit = run.limits.get(mode, {}).get(operation, {}).get(kind)
         over = limit is not None and highest.count > limit
         word = "  OVER" if over else "  no limit in the table" if limit is None else ""
         counts = f"{highest.count:>9}{limit or '-':>7}"
@@ -150,17 +170,19 @@ def main() -> int:
     options = parser.parse_args()
     table = tomllib.loads(TABLE.read_text())
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(
-            options.build.absolute(), Path(folder), ["--processor", options.processor] if options.processor else []
-        )
+        processor = ["--processor", options.processor] if options.processor else []
+        run = Run(options.build.absolute(), Path(folder), table["limit"], processor)
         for modes, loads in ((MODES, table["load"]), ((GENERAL,), table["general"])):
             for load in loads:
                 seeds = list(range(1, load["seeds"] * (5 if options.long else 1) + 1))
                 for seed in seeds + [random.SystemRandom().randrange(1, 1 << 32) for _ in range(options.search)]:
                     run.measure(load["words"], seed, modes, load.get("also", ()))
+        for load in table["thread"]:
+            for seed in range(1, load["seeds"] * (5 if options.long else 1) + 1):
+                run.measure_threads(load["words"], seed, table["watch"])
         for pair in table["same"]:
             run.same(pair["what"], pair["long" if options.long else "short"])
-    judge(run, table.get("limit", {}))
+    judge(run)
     if options.json:
         rows = [
             {"mode": mode, "operation": operation, "kind": kind, "observed": h.count, "load": h.load, "seed": h.seed}

@@ -22,12 +22,14 @@ static const char usage[] =
     "  --functions FILE   write the count of each call of each function inside the operations, callees included, as CSV\n"
     "  --max-trace FILE   write where the instructions of the worst operation of each kind went\n"
     "  --library-only     leave out what the library calls in others: zeroing and copying\n"
+    "  --watch FUNCTION   count the calls of that function of the library, too, as `function`: from the first marked call on,\n"
+    "                     in its thread and in those that start later\n"
     "  --processor N      run on this processor; the default is the last one allowed\n"
-    "LOAD is a path, or a name in the folder of stepcount: taskset, synthetic, anysize, remote, adversary.\n"
+    "LOAD is a path, or a name in the folder of stepcount: taskset, synthetic, anysize, remote, adversary, threads.\n"
     "Its options: stepcount -- LOAD --help\n";
 
 struct options {
-    const char *preload, *json, *trace, *each, *functions;
+    const char *preload, *json, *trace, *each, *functions, *watched;
     uint64_t seeds, first_seed; /* seeds 0: run once, the load's own --seed */
     int processor;
     bool library_only;
@@ -67,6 +69,8 @@ static struct options parse(char **arguments)
             options.functions = value;
         else if (strcmp(name, "--max-trace") == 0)
             options.trace = value;
+        else if (strcmp(name, "--watch") == 0)
+            options.watched = value;
         else if (strcmp(name, "--seeds") == 0)
             options.seeds = run_number(name, value);
         else if (strcmp(name, "--first-seed") == 0)
@@ -78,6 +82,8 @@ static struct options parse(char **arguments)
     }
     if (options.library_only && options.preload == NULL)
         wrong_usage("--library-only wants a library: ", "--preload");
+    if (options.watched != NULL && options.preload == NULL)
+        wrong_usage("--watch wants a library: ", "--preload");
     if (*argument == NULL || argument[1] == NULL)
         wrong_usage("no load given; it comes after ", "--");
     options.command = argument + 1;
@@ -139,6 +145,7 @@ int main(int argument_count, char **arguments)
         .first_seed = options.first_seed,
         .processor = options.processor,
         .library_only = options.library_only,
+        .watched = options.watched,
         .keep_trace = options.trace != NULL,
         .functions = options.functions != NULL ? functions_new() : NULL,
     };

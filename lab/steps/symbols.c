@@ -118,6 +118,17 @@ struct symbols *symbols_open(const char *maps)
     return symbols;
 }
 
+uint64_t symbols_address(const struct symbols *symbols, const char *name, const char *function)
+{
+    for (size_t m = 0; symbols != NULL && m < symbols->count; m++) {
+        const struct module *module = &symbols->modules[m];
+        for (size_t i = 0; strcmp(module->name, name) == 0 && i < module->function_count; i++)
+            if (strcmp(module->functions[i].name, function) == 0)
+                return module->functions[i].value + module->to_offset;
+    }
+    return 0;
+}
+
 struct symbol_place symbols_find(const struct symbols *symbols, uint64_t address)
 {
     for (size_t m = 0; symbols != NULL && m < symbols->count; m++) {

@@ -1,6 +1,6 @@
 /* Names for addresses of a process, from its memory map and the symbol tables of the mapped files.
  *
- * Layer: lab/steps, above nothing; used by worst_trace.c. ELF64 of this machine's byte order only.
+ * Layer: lab/steps, above nothing; used by tracer.c and worst_trace.c. ELF64 of this machine's byte order only.
  */
 #ifndef RTSTEPS_SYMBOLS_H
 #define RTSTEPS_SYMBOLS_H
@@ -21,6 +21,8 @@ struct symbol_place {
 
 /* From the text of /proc/PID/maps. Reads .symtab if a file has one, else .dynsym. */
 struct symbols *symbols_open(const char *maps);
+/* The address of a function of that module (file name without folders); 0: there is none, or the file is stripped. */
+uint64_t symbols_address(const struct symbols *symbols, const char *module, const char *function);
 struct symbol_place symbols_find(const struct symbols *symbols, uint64_t address);
 void symbols_close(struct symbols *symbols);
 

@@ -49,7 +49,8 @@ struct tracer {
     bool ended; /* and reaped: its id may be anybody's */
     bool preload_seen; /* the library is mapped in the load, */
     uint64_t library, library_end; /* from here to there */
-    struct symbols *symbols; /* of the load, once an operation's functions are wanted */
+    uint64_t watched; /* where the function begins that is watched; 0: not yet known, or none */
+    struct symbols *symbols; /* of the load, once they are wanted */
     struct thread threads[MAX_THREADS];
     size_t thread_count;
     uint32_t instructions_limit;
@@ -186,22 +187,64 @@ static int check_preload(struct tracer *tracer)
     return tracer->preload_seen ? 0 : fail(tracer, "the dynamic linker did not preload %s", tracer->request->preload);
 }
 
-static void begin_operation(struct thread *thread, const struct arch_marked_call *operation)
-{
-    thread->operation = *operation;
-    thread->stepping = true;
-    thread->called = false;
-    thread->instructions = 0;
-}
-
-static void add_functions(struct tracer *tracer, const struct thread *thread)
+static struct symbols *symbols_of_load(struct tracer *tracer)
 {
     if (tracer->symbols == NULL) {
         char *maps = read_maps(tracer->load);
         tracer->symbols = symbols_open(maps);
         free(maps);
     }
-    functions_add(tracer->request->functions, tracer->symbols, thread->trace, thread->stacks, thread->instructions);
+    return tracer->symbols;
+}
+
+static int find_watched(struct tracer *tracer)
+{
+    const char *name = tracer->request->watched;
+    if (name == NULL || tracer->watched != 0)
+        return 0;
+    const char *slash = strrchr(tracer->request->preload, '/');
+    const char *module = slash != NULL ? slash + 1 : tracer->request->preload;
+    char *library = realpath(tracer->request->preload, NULL); /* the map has what a link leads to */
+    slash = library != NULL ? strrchr(library, '/') : NULL;
+    tracer->watched = symbols_address(symbols_of_load(tracer), slash != NULL ? slash + 1 : module, name);
+    free(library);
+    return tracer->watched != 0 ? 0 : fail(tracer, "%s has no function '%s', or is stripped", module, name);
+}
+
+static int watch(struct tracer *tracer, const struct thread *thread)
+{
+    if (tracer->watched == 0 || arch_stop_at(thread->id, ARCH_STOP_FUNCTION, tracer->watched))
+        return 0;
+    return fail(tracer, "this machine does not let a debugger stop at a function (debug registers)");
+}
+
+static void begin_operation(struct tracer *tracer, struct thread *thread, const struct arch_marked_call *operation)
+{
+    if (tracer->watched != 0)
+        arch_stop_at(thread->id, ARCH_STOP_FUNCTION, 0);
+    thread->operation = *operation;
+    thread->stepping = true;
+    thread->called = false;
+    thread->instructions = 0;
+}
+
+/* The thread stands before the first instruction of the watched function. */
+static int begin_watched(struct tracer *tracer, struct thread *thread)
+{
+    struct arch_marked_call call;
+    if (!arch_read_call(thread->id, &call))
+        return fail(tracer, "cannot read where '%s' returns to", tracer->request->watched);
+    begin_operation(tracer, thread, &call);
+    thread->called = true;
+    thread->program_counter = tracer->watched;
+    thread->stack_pointer = arch_stack_pointer(thread->id);
+    return 0;
+}
+
+static void add_functions(struct tracer *tracer, const struct thread *thread)
+{
+    functions_add(tracer->request->functions, symbols_of_load(tracer), thread->trace, thread->stacks,
+                  thread->instructions);
 }
 
 static void end_operation(struct tracer *tracer, struct thread *thread)
@@ -225,6 +268,7 @@ static void end_operation(struct tracer *tracer, struct thread *thread)
         if (thread->held_signals >> (signal - 1) & 1)
             syscall(SYS_tgkill, tracer->load, thread->id, signal);
     thread->held_signals = 0;
+    watch(tracer, thread);
 }
 
 /* Whether what the thread runs at that address counts. */
@@ -236,9 +280,12 @@ static bool counts_at(const struct tracer *tracer, uint64_t address)
 /* The library has called another: zeroing 2 MiB would be as many steps. Where it cannot be skipped it is stepped. */
 static void skip_call(const struct tracer *tracer, struct thread *thread)
 {
-    uint64_t back = arch_return_address(thread->id);
-    bool known = back == thread->operation.return_address || (back != 0 && counts_at(tracer, back));
-    thread->skipping = known && tracer->request->functions == NULL && arch_stop_at(thread->id, back);
+    struct arch_marked_call call;
+    if (!arch_read_call(thread->id, &call) || tracer->request->functions != NULL)
+        return;
+    uint64_t back = call.return_address;
+    bool known = back == thread->operation.return_address || counts_at(tracer, back);
+    thread->skipping = known && arch_stop_at(thread->id, ARCH_STOP_RETURN, back);
 }
 
 /* The thread has run one instruction, or a part of one, of its operation, or has come back from a skipped call. */
@@ -247,7 +294,7 @@ static int after_step(struct tracer *tracer, struct thread *thread)
     uint64_t now = arch_program_counter(thread->id);
     if (thread->skipping) {
         thread->skipping = false;
-        arch_stop_at(thread->id, 0);
+        arch_stop_at(thread->id, ARCH_STOP_RETURN, 0);
     }
     if (!thread->called) {
         thread->called = true;
@@ -297,13 +344,18 @@ static int on_stop(struct tracer *tracer, pid_t id, int status)
         /* The new thread reports itself with a SIGSTOP, perhaps before this. */
     } else if (signal == SIGSTOP && !thread->started) {
         thread->started = true;
+        result = watch(tracer, thread);
     } else if (signal == SIGTRAP && thread->stepping) {
         result = after_step(tracer, thread);
+    } else if (signal == SIGTRAP && tracer->watched != 0 && arch_program_counter(id) == tracer->watched) {
+        result = begin_watched(tracer, thread);
     } else if (signal == SIGTRAP) {
         struct arch_marked_call operation;
         if (arch_read_marked_call(id, &operation)) {
             result = check_preload(tracer);
-            begin_operation(thread, &operation);
+            if (result == 0)
+                result = find_watched(tracer);
+            begin_operation(tracer, thread, &operation);
         } else {
             deliver = signal;
         }

@@ -18,6 +18,9 @@ struct tracer_request {
     char *const *command;        /* path and arguments of the load, ended by NULL */
     int processor;               /* tracer and load both run on this one: a switch costs a quarter */
     bool library_only;           /* leave out what the library calls in others: memset, memcpy */
+    const char *watched;         /* a function of the library, also one that it does not export: each call is an operation
+                                    of the kind `function`, in the thread of the first marked call and in those that start
+                                    after it; not inside of other operations. NULL: none */
     bool keep_trace;             /* fill worst.trace and worst.maps */
     struct functions *functions; /* add each operation's functions; NULL: not wanted */
     uint32_t instructions_limit; /* an operation that takes more is an error; 0 for the default */

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from profiles import profile, record
 from strategies import random_profiles
 
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
-from rtmalloc_tools.profile.memory import levelled, most_memory, shared
+from rtmalloc_tools.profile.level import levelled, one_by_one, side_by_side
+from rtmalloc_tools.profile.memory import most_memory, shared
 from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import BLOCK_MAX, block_size
 from rtmalloc_tools.profile.stores import large_stores, stores_of
@@ -144,6 +146,15 @@ def test_a_failure_half_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
 def test_threads_that_the_runs_tell_apart_are_not_levelled(runs, threads, levelled_blocks):
     made = [record("app", 0x40, index, {72: blocks}, least=least) for index, (blocks, least) in enumerate(threads)]
     assert [r.blocks[72] for r in levelled(profile(*made, runs=runs))] == levelled_blocks
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 50), st.integers(0, 3)), min_size=1, max_size=9))
+def test_levelling_many_threads_is_levelling_each(threads):
+    made = [
+        record("app", 0x40, index, {72: large, 5 + index % 3: few}, granules_least=least)
+        for index, (large, few, least) in enumerate(threads)
+    ]
+    assert list(side_by_side(made)) == list(one_by_one(made))
 
 
 def bins_of(sizes: dict[int, int]) -> dict[int, int]:

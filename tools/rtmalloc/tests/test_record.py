@@ -86,6 +86,30 @@ def test_a_profile_that_never_settles_is_given_up_at_the_limit(fake, tmp_path):
     assert runs_made(tmp_path) == 4
 
 
+def test_which_of_threads_that_are_alike_needs_the_most_does_not_matter():
+    def made(*blocks: int):
+        return profile(*(record("app", 0x40, index, {72: count}) for index, count in enumerate(blocks)))
+
+    progress = after_run(Progress(None), made(20, 40), 0.05)
+    progress = after_run(progress, made(40, 40), 0.05)
+    assert progress.streak == 1
+    progress = after_run(progress, made(40, 43), 0.05)
+    assert (progress.streak, progress.grown[0].what) == (0, "blocks of 32768")
+
+
+def test_where_threads_share_a_reserve_their_sum_counts():
+    def made(together: int):
+        threads = (
+            record("app", 0x40, index, {1: 1}, granules=granules, granules_least=1)
+            for index, granules in enumerate((5000, 4900, 4800, 4700))
+        )
+        return profile(record("*", 0, 0, granules=together), *threads, runs=2)
+
+    first = after_run(Progress(None), made(5000), 0.05)
+    assert after_run(first, made(5600), 0.05).streak == 1
+    assert [change.thread for change in after_run(first, made(5700), 0.05).grown] == ["whole process"]
+
+
 def test_a_slow_creep_is_not_stable():
     progress = Progress(None)
     for count in (100, 104, 108, 112):

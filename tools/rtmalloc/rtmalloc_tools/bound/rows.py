@@ -19,12 +19,15 @@ OPERATIONS = (
     "remote free",
     "orphan free",
     "sized free",
+    "free_sized",
+    "aligned delete",
     "calloc",
     "realloc",
     "aligned_alloc",
     "thread create",
     "thread start",
     "thread takeover",
+    "first malloc",
     "thread exit",
 )
 KINDS = ("page", "span", "huge", "any")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
-from rtmalloc_tools.profile.combine import maximum
 from rtmalloc_tools.profile.extent import EXTENT_GRANULES, extent_granules, plan_extent
+from rtmalloc_tools.profile.level import levelled
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
     EXTENT_MAX,
@@ -28,7 +27,6 @@ MEANINGS = {
     "they share; for large spans stores, where those take less. Not a bound of what the program needs: another order "
     "of requests may fragment more, and is then a miss.",
 }
-ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
 LINE = 64
@@ -73,10 +71,6 @@ class Memory:
         return self.blocks + self.metadata
 
 
-def block_bytes(record: Record) -> int:
-    return sum(n * block_size(c) for c, n in enumerate(record.blocks))
-
-
 def huge_blocks(record: Record) -> list[tuple[int, int]]:
     """(size, blocks) of the bins that have stores in mode `seg`, too."""
     return [(block_size(c), n) for c, n in enumerate(record.blocks) if n and block_size(c) > EXTENT_MAX]
@@ -84,30 +78,6 @@ def huge_blocks(record: Record) -> list[tuple[int, int]]:
 
 def page_bytes(record: Record) -> int:
     return sum(n * size for n, (_, size) in zip(record.pages, PAGE_KINDS, strict=True))
-
-
-def weight(record: Record) -> int:
-    """What `least` has of one run (src/profile.c)."""
-    return block_bytes(record) // GRANULE + 1
-
-
-def levelled(profile: Profile) -> list[Record]:
-    """The threads, each with the maximum over those of its start routine that are alike (src/profile.h)."""
-    threads = [record for record in profile.records if not record.process]
-    routines: dict[tuple[str, int], list[Record]] = {}
-    for record in threads:
-        routines.setdefault((record.module, record.offset), []).append(record)
-
-    def is_alike(mine: Record, its: Record) -> bool:
-        told_apart = profile.runs >= TELLS and weight(mine) < its.least
-        return not told_apart and (block_bytes(its) + LITTLE) // ALIKE <= block_bytes(mine) + LITTLE
-
-    def level(mine: Record) -> Record:
-        alike = [its for its in routines[mine.module, mine.offset] if is_alike(mine, its)]
-        both_ways = (its.granules_least for its in alike if is_alike(its, mine))
-        return replace(reduce(maximum, alike, mine), granules_least=min(both_ways, default=mine.granules_least))
-
-    return [level(record) for record in threads]
 
 
 def tree_bytes(blocks: int) -> int:
@@ -141,6 +111,11 @@ class Shared:
     chunks: int
 
 
+def at_once(profile: Profile) -> int:
+    """Granules in pages and spans of all threads, each at its peak, in the run where that was the most."""
+    return max((record.granules for record in profile.records if record.process), default=0)
+
+
 def shared(profile: Profile, mode: str) -> Shared:
     """Where it takes less memory, threads that race keep the least that each had in any run, and share what
     they had beyond that in the run where it was the most (plan_share in src/plan.c)."""
@@ -154,9 +129,8 @@ def shared(profile: Profile, mode: str) -> Shared:
         return replace(record, granules=record.granules_least or 1)
 
     sharing = [record for record in threads if may_share(record)]
-    at_once = max((record.granules for record in profile.records if record.process), default=0)
     beyond = min(
-        max(at_once - sum(record.granules_least for record in threads), 0),
+        max(at_once(profile) - sum(record.granules_least for record in threads), 0),
         sum(record.granules - record.granules_least for record in sharing),
     )
     chunks = -(-(beyond + beyond // 8 + len(sharing) * (CHUNK // 2)) // CHUNK)

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from rtmalloc_tools.profile.combine import Change
 from rtmalloc_tools.profile.extent import plan_extent
-from rtmalloc_tools.profile.memory import block_bytes, huge_blocks, most_memory, page_bytes
+from rtmalloc_tools.profile.level import block_bytes
+from rtmalloc_tools.profile.memory import huge_blocks, most_memory, page_bytes
 from rtmalloc_tools.profile.profile_format import EIGHTS, Profile, Record
 from rtmalloc_tools.profile.size_classes import (
     BLOCK_MAX,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rtmalloc_tools.profile.combine import Change, grows_beyond
+from rtmalloc_tools.profile.level import levelled
+from rtmalloc_tools.profile.memory import at_once, shared
 from rtmalloc_tools.profile.profile_format import Profile
 
 
@@ -18,8 +20,18 @@ class Progress:
 
 
 def after_run(progress: Progress, profile: Profile, headroom: float) -> Progress:
-    """Compared with the reference, not with the run before, so that a slow creep does not pass for stable."""
+    """Compared with the reference, not with the run before, so that a slow creep does not pass for stable. And with
+    what loading that would make ready: of threads that are alike, it does not matter which one needs the most."""
     if progress.reference is None:
         return Progress(profile)
-    grown = tuple(grows_beyond(progress.reference, profile, headroom))
+    ready = replace(progress.reference, records=tuple(levelled(progress.reference)))
+    grown = (*grows_beyond(ready, profile, headroom), *shared_grows_beyond(progress.reference, profile, headroom))
     return Progress(profile, 0, grown) if grown else Progress(progress.reference, progress.streak + 1)
+
+
+def shared_grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change]:
+    """Where threads that race share a reserve, all together must not need more either: an eighth is made ready."""
+    old, new = at_once(known), at_once(grown)
+    if new <= old * (1 + max(headroom, 1 / 8)) or not shared(known, "seg").chunks:
+        return []
+    return [Change("whole process", "granules in pages and spans", old, new)]
