@@ -154,6 +154,10 @@ static struct heap *make_general(uintptr_t routine) {
 
 static RTM_NOINLINE struct heap *general_of(uintptr_t routine, struct heap *before) {
   struct heap *heap = adopt(routine, before);
+  if (!heap && rtm_options.record[0]) {
+    uintptr_t same = record_routine(routine);
+    if (same != routine) heap = adopt(routine = same, before);
+  }
   if (!heap) heap = make_general(routine);
   if (heap) mode_adapt(heap);
   return heap;

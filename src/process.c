@@ -9,6 +9,7 @@
 #include "heap.h"
 #include "mode.h"
 #include "options.h"
+#include "record.h"
 #include "segment.h"
 #include "stats.h"
 
@@ -36,6 +37,7 @@ static void after_fork_in_parent(void) {
 static void after_fork_in_child(void) {
   after_fork_in_parent();
   stats_after_fork();
+  record_after_fork();
 }
 
 // ---- threads ----

@@ -60,11 +60,11 @@ void profile_drop(struct profile *profile) {
   *profile = (struct profile){0};
 }
 
-static bool same_routine(const struct profile_record *a, const struct profile_record *b) {
+bool profile_same_routine(const struct profile_record *a, const struct profile_record *b) {
   return a->offset == b->offset && strncmp(a->module, b->module, PROFILE_MODULE) == 0;
 }
 static bool same_thread(const struct profile_record *a, const struct profile_record *b) {
-  return a->index == b->index && same_routine(a, b);
+  return a->index == b->index && profile_same_routine(a, b);
 }
 
 static const char *check_record(const struct profile *profile, uint32_t at) {
@@ -184,6 +184,16 @@ bool profile_merge(struct profile *profile, const struct profile *other) {
   return true;
 }
 
+void profile_same_runs(struct profile *profile, const struct profile *old) {
+  profile->header->runs = old->header->runs;
+  for (uint32_t at = 0; at < profile->header->records; at++) {
+    struct profile_record *record = &profile->record[at];
+    const struct profile_record *was = find(old, record);
+    record->least = was ? was->least : 0;
+    record->granules_least = was ? was->granules_least : 0;
+  }
+}
+
 static uint64_t weight(const struct profile_record *record) {
   uint64_t bytes = 0;
   for (unsigned bin = 0; bin < BINS; bin++) bytes += record->blocks[bin] * (uint64_t)bin_size(bin);
@@ -201,7 +211,7 @@ struct own {
 };
 
 static bool is_alike(const struct profile *profile, const struct own *mine, const struct own *its) {
-  if (!same_routine(&mine->record, &its->record)) return false;
+  if (!profile_same_routine(&mine->record, &its->record)) return false;
   bool told_apart = profile->header->runs >= PROFILE_TELLS && profile_weight(&mine->record) < its->record.least;
   return !told_apart && (its->weight + PROFILE_LITTLE) / PROFILE_ALIKE <= mine->weight + PROFILE_LITTLE;
 }

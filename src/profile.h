@@ -66,6 +66,9 @@ const char *profile_write(const char *path, struct profile *profile);
 void profile_drop(struct profile *profile);
 // Takes over the other's records: by maximum where both have one. False: out of memory.
 bool profile_merge(struct profile *profile, const struct profile *other);
+// `profile` was merged with `old`, and is no run more: the number of runs, and what a thread had at least, stay as they
+// were.
+void profile_same_runs(struct profile *profile, const struct profile *old);
 // Threads of a routine whose peaks are alike get the maximum over these: which of them comes first is chance. Alike are
 // those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each, unless the runs
 // tell them apart: in PROFILE_TELLS runs or more, the one never had as many as the other always had. (A program may
@@ -73,6 +76,7 @@ bool profile_merge(struct profile *profile, const struct profile *other);
 // had at least, too. False: out of memory, and nothing changed.
 enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 bool profile_level(struct profile *profile);
+bool profile_same_routine(const struct profile_record *a, const struct profile_record *b);
 // Not the whole process's.
 RTM_INLINE bool profile_is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }
 // What `least` has of one run: 1 at least.

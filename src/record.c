@@ -18,12 +18,32 @@ static void most_granules(struct record *record) {
   most(&record->peaks.granules, record->page_granules + record->span_granules);
 }
 
+static struct record *first(void) { return atomic_load_explicit(&records, memory_order_acquire); }
+
+static void name_routine(struct profile_record *thread, uintptr_t routine) {
+  if (!routine) return;
+  uint64_t offset = routine;  // of what is in no module
+  os_module_of(routine, thread->module, PROFILE_MODULE, &offset);
+  thread->offset = offset;
+}
+
+uintptr_t record_routine(uintptr_t routine) {
+  struct profile_record named = {0};
+  name_routine(&named, routine);
+  for (const struct record *record = first(); record; record = record->next)
+    if (profile_same_routine(&record->peaks, &named)) return record->heap->routine;
+  return routine;
+}
+
 static void name_thread(struct profile_record *thread, const struct heap *heap) {
   thread->index = heap->index;
-  if (!heap->routine) return;
-  uint64_t offset = heap->routine;  // of what is in no module
-  os_module_of(heap->routine, thread->module, PROFILE_MODULE, &offset);
-  thread->offset = offset;
+  for (const struct record *record = first(); record; record = record->next)
+    if (record->heap->routine == heap->routine) {  // whose module may have been closed by now
+      memcpy(thread->module, record->peaks.module, PROFILE_MODULE);
+      thread->offset = record->peaks.offset;
+      return;
+    }
+  name_routine(thread, heap->routine);
 }
 
 struct record *record_new(struct heap *heap) {
@@ -134,8 +154,6 @@ void record_thread(bool starts) {
 
 // ---- saving ----
 
-static struct record *first(void) { return atomic_load_explicit(&records, memory_order_acquire); }
-
 static void add_peaks(struct profile_record *whole, const struct profile_record *thread) {
   for (unsigned bin = 0; bin < BINS; bin++) whole->blocks[bin] += thread->blocks[bin];
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) whole->pages[kind] += thread->pages[kind];
@@ -164,7 +182,33 @@ static void collect(struct profile *profile) {
   whole->granules_least = whole->granules;
 }
 
-const char *record_save(const char *path) {
+// A process is one run, however often it saves, and a forked child is a part of its parent's. So the file as it was
+// before this process wrote to it is kept: as long as it is the last one that did, the next save replaces its own.
+static struct {
+  bool saved, forked;
+  uint64_t checksum;      // of the file that this process has written last
+  struct profile before;  // what was there; without a header: nothing
+} mine;
+
+void record_after_fork(void) {
+  mine.saved = false;
+  mine.forked = true;
+}
+
+// `old`: what is in the file; taken over.
+static bool merge_with(struct profile *profile, struct profile *old) {
+  if (mine.saved && old->header->checksum == mine.checksum) {
+    profile_drop(old);
+    return !mine.before.header || profile_merge(profile, &mine.before);
+  }
+  bool counted = mine.saved || mine.forked, merged = profile_merge(profile, old);
+  if (merged && counted) profile_same_runs(profile, old);
+  profile_drop(&mine.before);
+  mine.before = *old;
+  return merged;
+}
+
+static const char *save(const char *path) {
   uint32_t count = 1;
   struct profile profile = {0}, old;
   for (struct record *record = first(); record; record = record->next) count++;
@@ -174,12 +218,26 @@ const char *record_save(const char *path) {
   const char *wrong = NULL;
   if (os_file_size(path, &size) == NULL) {
     wrong = profile_read(path, &old);
-    if (!wrong) {
-      if (!profile_merge(&profile, &old)) wrong = "there is no memory to merge it with what is there";
-      profile_drop(&old);
-    }
+    if (!wrong && !merge_with(&profile, &old)) wrong = "there is no memory to merge it with what is there";
+  } else {
+    profile_drop(&mine.before);
   }
   if (!wrong) wrong = profile_write(path, &profile);
+  if (!wrong) {
+    mine.saved = true;
+    mine.checksum = profile.header->checksum;
+  }
   profile_drop(&profile);
+  return wrong;
+}
+
+const char *record_save(const char *path) {
+  static atomic_flag saving = ATOMIC_FLAG_INIT;
+  // A signal came meanwhile: what it asks for is being done.
+  if (atomic_flag_test_and_set_explicit(&saving, memory_order_acquire)) return NULL;
+  int lock = os_lock_folder(path);
+  const char *wrong = save(path);
+  os_unlock_folder(lock);
+  atomic_flag_clear_explicit(&saving, memory_order_release);
   return wrong;
 }

@@ -22,6 +22,9 @@ struct record {
 
 // Recording is on (RTMALLOC_RECORD): a heap that is made gets a record. NULL: out of memory.
 struct record *record_new(struct heap *heap);
+// The address that stands for a routine of this module's name and offset in all heaps: the module may be opened twice, or
+// again elsewhere.
+uintptr_t record_routine(uintptr_t routine);
 // A page comes (before it is current) or goes; a medium or huge block of `bytes` does.
 void record_page(struct record *record, const struct span *page);
 void record_page_gone(struct record *record, const struct span *page);
@@ -34,7 +37,9 @@ void record_leave(struct record *record);
 // A thread starts or ends to use a heap.
 void record_thread(bool starts);
 // Writes what all heaps have recorded, merged by maximum with what is in the file. NULL, or why not; a file that is
-// there is kept as it is then. Not for two threads at a time. Async-signal-safe.
+// there is kept as it is then. Not for two threads at a time; other processes wait. Async-signal-safe.
 const char *record_save(const char *path);
+// In the child of a fork: it is no run of its own.
+void record_after_fork(void);
 
 #endif

@@ -3,8 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -76,6 +80,33 @@ const char *os_replace_file(const char *path, const char *beside, const char *by
   }
   errno = saved;
   return wrong;
+}
+
+int os_lock_folder(const char *path) {
+  enum { WAIT_MS = 5, TRIES = 1000 };
+  char folder[PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+  if (length >= sizeof folder) return -1;
+  memcpy(folder, path, length);
+  memcpy(folder + length, ".", 2);
+  int saved = errno, fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), tries = 0;
+  while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if ((errno == EWOULDBLOCK || errno == EINTR) && tries++ < TRIES) {
+      poll(NULL, 0, WAIT_MS);
+      continue;
+    }
+    close(fd);
+    fd = -1;
+  }
+  errno = saved;
+  return fd;
+}
+
+void os_unlock_folder(int lock) {
+  int saved = errno;
+  if (lock >= 0) close(lock);
+  errno = saved;
 }
 
 const char *os_write_file(int fd, const char *bytes, size_t count) {

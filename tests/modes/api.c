@@ -137,6 +137,44 @@ static void start_many(void) {
   for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
+static void *hold_some(void *count) {
+  enum { MOST = 2000 };
+  void **blocks = calloc(MOST, sizeof *blocks);
+  for (uintptr_t i = 0; i < (uintptr_t)count; i++) blocks[i] = malloc(500);
+  pthread_barrier_wait(&all_begun);
+  for (uintptr_t i = 0; i < (uintptr_t)count; i++) free(blocks[i]);
+  free(blocks);
+  return NULL;
+}
+
+// Two threads that are alike, of which the first needs more; then what they needed is saved again and again.
+static void save_often(void) {
+  setvbuf(stdout, NULL, _IONBF, 0);
+  pthread_t threads[2];
+  pthread_barrier_init(&all_begun, NULL, 2);
+  for (uintptr_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, hold_some, (void *)(2000 - i * 1000));
+  for (unsigned i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  for (unsigned i = 0; i < 6; i++) printf("save %d\n", rtm_save_profile(profile));
+}
+
+// Children that end at one time, each of which needs another size.
+static void save_in_children(void) {
+  enum { CHILDREN = 12, BLOCKS = 700 };
+  int go[2], failed = 0, status;
+  if (pipe(go)) abort();
+  for (size_t child = 0; child < CHILDREN; child++) {
+    if (fork()) continue;
+    for (unsigned i = 0; i < BLOCKS; i++) memset(malloc(1000 + 500 * child), 1, 8);
+    close(go[1]);
+    char end;
+    if (read(go[0], &end, 1)) abort();  // the other end is closed
+    exit(0);
+  }
+  close(go[1]);
+  while (wait(&status) > 0) failed += status != 0;
+  printf("children %d\n", failed);
+}
+
 static void save_without_record(void) { printf("save %d\n", rtm_save_profile("/tmp/never")); }
 
 int main(int count, char **arguments) {
@@ -153,6 +191,8 @@ int main(int count, char **arguments) {
                    {"resize_anothers", resize_anothers},
                    {"start_many", start_many},
                    {"fork_after_seal", fork_after_seal},
+                   {"save_often", save_often},
+                   {"save_in_children", save_in_children},
                    {"save_without_record", save_without_record}};
   if (count != 3) return 2;
   profile = arguments[2];

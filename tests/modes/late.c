@@ -1,18 +1,22 @@
-// A program that opens a module whose threads allocate, and closes and opens it again.
+// A program that opens modules whose threads allocate, and closes and opens them again, in the other order.
 //
-//   late PLUGIN
+//   late PLUGIN...
 #include <dlfcn.h>
 #include <stdio.h>
 
 int main(int argc, char **argv) {
-  if (argc != 2) return 2;
-  for (unsigned round = 0; round < 2; round++) {
-    void *plugin = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    if (!plugin) return fprintf(stderr, "late: %s\n", dlerror()), 1;
-    void (*run)(void) = (void (*)(void))dlsym(plugin, "plugin_run");
-    if (!run) return 1;
-    run();
-    dlclose(plugin);
+  enum { MOST = 8 };
+  void *plugin[MOST];
+  if (argc < 2 || argc > MOST) return 2;
+  for (int round = 0; round < 2; round++) {
+    for (int i = 1; i < argc; i++) {
+      plugin[i] = dlopen(argv[round ? argc - i : i], RTLD_NOW | RTLD_LOCAL);
+      if (!plugin[i]) return fprintf(stderr, "late: %s\n", dlerror()), 1;
+      void (*run)(void) = (void (*)(void))dlsym(plugin[i], "plugin_run");
+      if (!run) return 1;
+      run();
+    }
+    for (int i = 1; i < argc; i++) dlclose(plugin[i]);
   }
   return 0;
 }

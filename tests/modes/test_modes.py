@@ -75,6 +75,52 @@ def test_threads_of_a_module_that_is_opened_later_find_their_heaps(mode: str, tm
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_modules_of_one_name_are_told_together(mode: str, tmp_path: Path) -> None:
+    plugins = [tmp_path / folder / "plugin.so" for folder in ("one", "two")]
+    for plugin in plugins:
+        plugin.parent.mkdir()
+        shutil.copy(PROGRAMS / "plugin.so", plugin)
+    profile, report = tmp_path / "late.rtp", tmp_path / "report.json"
+    for _ in range(2):
+        result = run("late", *map(str, plugins), record=str(profile))
+        assert (result.returncode, result.stderr) == (0, "")
+    heaps = blocks_of_heaps(profile)
+    assert len({heap[:2] for heap in heaps}) == len(heaps)
+    result = run("late", *map(str, plugins), profile=str(profile), mode=mode, seal="1", report=str(report))
+    assert (result.returncode, result.stderr) == (0, "")
+    told = json.loads(report.read_text())
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
+def runs_of(profile: Path) -> int:
+    return struct.unpack_from("<I", profile.read_bytes(), 36)[0]
+
+
+def test_a_process_that_saves_often_is_one_run(tmp_path: Path) -> None:
+    often, once = tmp_path / "often.rtp", tmp_path / "once.rtp"
+    assert run("api", "save_often", str(often), record=str(often)).stdout == "save 0\n" * 6
+    assert run("api", "save_often", str(once.with_suffix(".other")), record=str(once)).returncode == 0
+    assert often.read_bytes() == once.read_bytes()
+    assert runs_of(often) == 1
+    for _ in range(2):
+        assert run("api", "save_often", str(often), record=str(often)).stdout == "save 0\n" * 6
+    assert runs_of(often) == 3
+
+
+def test_processes_that_save_together_lose_nothing(tmp_path: Path) -> None:
+    profile = tmp_path / "together.rtp"
+    result = run("api", "save_in_children", "", record=str(profile))
+    assert (result.stdout, result.stderr) == ("children 0\n", "")
+    data = profile.read_bytes()
+    header, records, record, bins = (struct.unpack_from("<I", data, at)[0] for at in (12, 24, 28, 32))
+    most = [0] * bins
+    for at in range(header, header + records * record, record):
+        most = [max(pair) for pair in zip(most, struct.unpack_from(f"<{bins}I", data, at + 72), strict=True)]
+    assert sum(count >= 700 for count in most) == 12  # as many children, each with its own size
+    assert runs_of(profile) <= 2
+
+
 def blocks_of_heaps(profile: Path) -> list[tuple[str, int, int]]:
     """Of each heap: its routine's module, its number, and the sum of its blocks. (docs/profile-format.md)"""
     data = profile.read_bytes()
