@@ -138,7 +138,7 @@ static RTM_NOINLINE void *prepared_large(size_t size, const struct stores *store
   return RTM_LIKELY(block != NULL) ? block : large_late(store, size);
 }
 
-static RTM_NOINLINE void *alloc_first(size_t size) {
+static void *first_block(size_t size) {
   struct heap *heap = heap_of_thread();
   if (!heap) return out_of_memory();
   heartbeat();
@@ -155,6 +155,12 @@ static RTM_NOINLINE void *alloc_first(size_t size) {
   }
   if (heap->stores) return counted(extent_malloc_any(heap, size), size);
   return counted(limits_kept(heap, page_malloc(heap, size_class(size)), size), size);
+}
+
+static RTM_NOINLINE void *alloc_first(size_t size) {
+  void *block = first_block(size);
+  heap_end_operation();
+  return block;
 }
 
 RTM_INLINE void *medium(struct heap *heap, size_t size) {
@@ -200,7 +206,7 @@ static void *try_large(struct heap *heap, size_t size, size_t alignment, bool *z
 }
 
 // Above BLOCK_MAX, or with an alignment of more than a granule. `*zero`: known to be zero.
-static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
+static void *large_block(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = heap_of_thread();
   if (!heap || size > PTRDIFF_MAX) return out_of_memory();
   heartbeat();
@@ -232,6 +238,12 @@ static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
     while (!block && try_again(size)) block = try_large(heap, size, alignment, zero);
   }
   return limits_kept(heap, block, size) ? counted(block, size) : out_of_memory();
+}
+
+static RTM_NOINLINE void *large(size_t size, size_t alignment, bool *zero) {
+  void *block = large_block(size, alignment, zero);
+  heap_end_operation();
+  return block;
 }
 
 // The same, the short way where a general heap has it.

@@ -17,6 +17,7 @@ struct heap rtm_no_heap = {.page = {[0 ... CLASSES] = &rtm_no_page}, .unusual = 
 _Thread_local struct heap *rtm_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"))) = &rtm_no_heap;
 _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));
+_Thread_local bool rtm_thread_ends __attribute__((tls_model("initial-exec")));
 
 // The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose).
 static _Thread_local struct heap *undecided __attribute__((tls_model("initial-exec")));
@@ -245,6 +246,13 @@ void heap_leave(struct heap *heap) {
     undecided = NULL;
     if (before) leave(before);
   }
+  leave(heap);
+}
+
+void heap_leave_again(void) {
+  struct heap *heap = rtm_heap;
+  if (heap == &rtm_no_heap) return;
+  rtm_heap = rtm_fast_heap = &rtm_no_heap;
   leave(heap);
 }
 

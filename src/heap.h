@@ -100,6 +100,13 @@ RTM_HIDDEN extern _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_
 
 // The heap of the calling thread, prepared, made or adopted if there is none; NULL if out of memory.
 struct heap *heap_of_thread(void);
+// The calling thread has left its heap, and may not be told when it really ends: other destructors of its data still
+// run. So each operation that takes a heap leaves it again.
+RTM_HIDDEN extern _Thread_local bool rtm_thread_ends __attribute__((tls_model("initial-exec")));
+void heap_leave_again(void);
+RTM_INLINE void heap_end_operation(void) {
+  if (RTM_UNLIKELY(rtm_thread_ends)) heap_leave_again();
+}
 // A general heap: adopted or made. NULL: out of memory.
 struct heap *heap_general(void);
 // What a thread that starts another tells it (override/thread.c).

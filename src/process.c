@@ -42,9 +42,10 @@ static void after_fork_in_child(void) {
 
 // ---- threads ----
 
-// Other destructors may still run after this one: until then the thread has no heap, or takes one again, and this is
-// called again.
+// Other destructors may still run after this one, as often as the system has rounds: the thread takes a heap for each
+// operation then.
 static void thread_exits(void *heap) {
+  rtm_thread_ends = true;
   rtm_heap = &rtm_no_heap;
   rtm_fast_heap = &rtm_no_heap;
   heap_leave(heap);
@@ -52,7 +53,8 @@ static void thread_exits(void *heap) {
 
 void process_watch_thread(struct heap *heap) {
   // Not during the start: pthread_setspecific needs the key, and may itself allocate.
-  if (atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL) pthread_setspecific(thread_key, heap);
+  if (atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL && !rtm_thread_ends)
+    pthread_setspecific(thread_key, heap);
 }
 
 // ---- start ----

@@ -1,11 +1,11 @@
 // Destructors of pthread keys allocate and free in every round that pthreads gives them, the last
-// one (PTHREAD_DESTRUCTOR_ITERATIONS) included: by then the allocator's own destructor has run.
+// one (PTHREAD_DESTRUCTOR_ITERATIONS) included: by then the allocator's own destructor has run. No heap is lost by that.
 #include "check.h"
 
 #include <limits.h>
 #include <pthread.h>
 
-enum { KEYS = 8, THREADS = 50, BLOCKS = 50 };
+enum { KEYS = 8, THREADS = 50, BLOCKS = 50, MORE_THREADS = 300, MORE_MIB = 64 };
 static pthread_key_t keys[KEYS];
 static void *left_by_thread[THREADS][BLOCKS];  // allocated in the last round, freed by main
 static int last_rounds;                        // threads run one after another
@@ -70,5 +70,17 @@ int main(void) {
     }
     CHECK(last_rounds == THREADS, "%d threads of %d reached the last round", last_rounds, THREADS);
     for (int i = 0; i < THREADS; i++) free_all(left_by_thread[i]);
+
+    // A heap that is lost has a segment of 4 MiB at least.
+    size_t before = status_kib("VmSize:");
+    for (int i = 0; i < MORE_THREADS; i++) {
+        pthread_t thread;
+        int first = 0;
+        CHECK(pthread_create(&thread, NULL, body, &first) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        free_all(left_by_thread[0]);
+    }
+    size_t after = status_kib("VmSize:");
+    CHECK(after < before + MORE_MIB * KIB, "%zu KiB, then %zu after %d threads more", before, after, MORE_THREADS);
     return 0;
 }
