@@ -605,6 +605,10 @@ struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
   return NULL;
 }
 
+static void shrink_by(uint32_t segments) {
+  for (uint32_t i = 0; i < segments && arena_must_shrink(); i++) release_oldest();
+}
+
 static void give_segments(uint32_t first, uint32_t segments) {
   struct arena *a = &rtm_arena;
   os_lock_acquire(&a->lock);
@@ -613,7 +617,8 @@ static void give_segments(uint32_t first, uint32_t segments) {
   set_retained_most();
   for (uint32_t i = 0; i < segments; i++) retain(segment_at(first + i));
   run_release(first, segments);
-  while (arena_must_shrink()) release_oldest();
+  // One more than what is given, so that it gets less; what is left goes with later operations.
+  shrink_by(segments + 1);
   os_lock_release(&a->lock);
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +14,7 @@ from rich.console import Console
 from rtmalloc_tools import cli_profile, cli_trace
 from rtmalloc_tools.bound import command as bound_command
 from rtmalloc_tools.check import command as check_command
-from rtmalloc_tools.mistakes import Mistake
+from rtmalloc_tools.mistakes import Mistake, reason_of
 from rtmalloc_tools.places import find_library
 from rtmalloc_tools.run import record as recording
 from rtmalloc_tools.run import start
@@ -99,7 +101,10 @@ def record(
 def main() -> None:
     complaints = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except Mistake as mistake:
         complaints.print(f"rtmalloc: {mistake}", markup=False)
         raise SystemExit(2) from None
@@ -109,3 +114,14 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         raise SystemExit(141) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        complaints.print(f"rtmalloc: the output cannot be written: {reason_of(error)}.", markup=False)
+        discard_output()
+        raise SystemExit(2) from None
+
+
+def discard_output() -> None:
+    """What could not be written would be tried again, and fail again, at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

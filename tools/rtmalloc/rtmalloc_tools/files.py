@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -10,10 +11,14 @@ from rtmalloc_tools.mistakes import Mistake, reason_of
 
 
 def read_bytes(path: Path, what: str) -> bytes:
+    """Of a regular file: a device may never end, and a FIFO never begin."""
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise Mistake(f"{path}: is a directory, not a {what}.")
+        if not stat.S_ISREG(mode):
+            raise Mistake(f"{path}: is no regular file, and cannot be read as a {what}.")
         return path.read_bytes()
-    except IsADirectoryError:
-        raise Mistake(f"{path}: is a directory, not a {what}.") from None
     except OSError as error:
         raise Mistake(f"{path}: the {what} cannot be read: {reason_of(error)}.") from None
 
@@ -29,6 +34,8 @@ def write_whole(path: Path, contents: bytes, what: str) -> None:
     """A temporary file beside the target, flushed to the disk, then renamed over it."""
     if path.is_dir():
         raise Mistake(f"{path}: is a directory; the {what} cannot be written there. Give a file name.")
+    if path.exists() and not path.is_file():
+        raise Mistake(f"{path}: is no regular file; the {what} cannot be written there. Give a file name.")
     temporary: str | None = None
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else default_mode()

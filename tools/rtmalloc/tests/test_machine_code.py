@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import analyse, row
 
-from rtmalloc_tools.bound.binary import base_name
+from rtmalloc_tools.bound.binary import base_name, read_binary
 from rtmalloc_tools.bound.longest import count
 from rtmalloc_tools.bound.rows import Apart, External, LoopBound, Named, Row
 from rtmalloc_tools.mistakes import Mistake
@@ -165,8 +165,8 @@ def test_a_loop_within_a_called_function_counts_for_each_call(bound_of):
     assert result.proven == 2 * (1 + 8 + 1) + 1
 
 
-def test_a_linear_loop_is_charged_once(bound_of):
-    assert bound_of("1: dec %rdi\njne 1b\nret", loops=(loop(9, linear=True),)).proven == 3
+def test_a_linear_loop_is_charged_as_often_as_its_shortest(bound_of):
+    assert bound_of("1: dec %rdi\njne 1b\nret", loops=(loop(2, linear=True),)).proven == 5
 
 
 def test_a_loop_with_two_ways_in_is_refused(bound_of):
@@ -186,7 +186,20 @@ def test_a_compare_and_swap_loop_is_a_loop_and_a_lone_one_is_not(bound_of):
 def test_a_repeated_string_instruction_is_a_loop(bound_of):
     assert "an undeclared loop" in problem(bound_of("rep stosq\nret"))
     assert bound_of("rep stosq\nret", loops=(loop(16),)).proven == 17
-    assert bound_of("rep stosq\nret", loops=(loop(16, linear=True),)).proven == 2
+    assert bound_of("rep stosq\nret", loops=(loop(1, linear=True),)).proven == 2
+
+
+@pytest.mark.parametrize("name", ["loop", "loope", "loopne"])
+def test_the_loop_instruction_is_one(bound_of, name):
+    assert "an undeclared loop" in problem(bound_of(f"1: nop\n{name} 1b\nret"))
+    assert bound_of(f"{name} 1f\nnop\n1: ret").proven == 3
+
+
+@pytest.mark.parametrize(
+    "body", ["lret", "lret $8", "iretq", "sysretq", "ljmp *(%rdi)", "lcall *(%rdi)", "xbegin 1f\n1: ret"]
+)
+def test_what_leaves_for_another_segment_is_refused(bound_of, body):
+    assert problem(bound_of(body))
 
 
 def test_repz_ret_is_a_return(bound_of):
@@ -208,7 +221,7 @@ def test_a_call_through_a_pointer_that_can_be_written_is_refused(assemble):
     assert "an indirect call" in problem(analyse(assemble({"entry": body}), row()))
 
 
-@pytest.mark.parametrize("body", ["syscall\nret", "int $0x80\nret", "sysenter\nret"])
+@pytest.mark.parametrize("body", ["syscall\nret", "int $0x80\nret", "sysenter\nret", "int1\nret"])
 def test_a_system_call_is_refused(bound_of, body):
     assert "a system call" in problem(bound_of(body))
 
@@ -305,6 +318,11 @@ def test_a_loop_is_declared_for_the_function_that_was_inlined(build):
 def test_an_unknown_entry_names_the_nearest_function(bound_of):
     with pytest.raises(Mistake, match="Did you mean 'entry'"):
         bound_of("ret", row(entry="entri"))
+
+
+def test_an_object_file_is_refused(build):
+    with pytest.raises(Mistake, match="object file"):
+        read_binary(build("int entry(void) { return 1; }", "-r", "-no-pie", "-fno-pie", "-shared", "-nostdlib", "-c"))
 
 
 def test_a_stripped_library_is_refused_with_advice(assemble):

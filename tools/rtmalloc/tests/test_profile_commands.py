@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +102,16 @@ def test_check_says_of_each_file_whether_it_is_good(files, rtmalloc, tmp_path):
     assert f"{bad}: is truncated" in out
     assert f"{tmp_path / 'none.rtp'}: the profile cannot be read: no such file or directory" in out
     assert f"{tmp_path}: is a directory" in out
+    os.mkfifo(tmp_path / "fifo")
+    status, out, _ = rtmalloc("profile", "check", "/dev/zero", tmp_path / "fifo")
+    assert status == 1 and out.count("is no regular file") == 2
+
+
+def test_output_that_has_no_room_is_a_sentence(files):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "rtmalloc_tools", "profile", "show", str(files[0])]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "rtmalloc: the output cannot be written: no space left on device.\n")
 
 
 def test_profiles_of_two_builds_do_not_mix(files, rtmalloc, tmp_path):

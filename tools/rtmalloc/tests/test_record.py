@@ -155,6 +155,7 @@ def test_a_profile_of_another_build_is_refused(fake, tmp_path):
         (("--until-stable", "--limit", "2"), "--limit 2 is less than the 3 runs"),
         (("-o", "/no/such/folder/a.rtp"), "does not exist"),
         (("-o", "/tmp"), "is a directory"),
+        (("-o", "/dev/full"), "is no regular file"),
         (("--coverage", "/no/such/folder"), "there is no such folder"),
     ],
 )

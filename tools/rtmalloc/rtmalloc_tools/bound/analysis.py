@@ -165,7 +165,7 @@ class RowAnalysis:
         for outer in loops:
             for inner in loops:
                 bound = self.declared(inner)
-                if inner.body < outer.body and bound and bound == self.declared(outer) and not bound.linear:
+                if inner.body < outer.body and bound and bound == self.declared(outer) and bound.most > 1:
                     self.refuse(outer.latches[0], "two nested loops go by one declaration: tell them apart by `at`")
         return {loop.header: self.times(loop) for loop in loops}
 
@@ -180,7 +180,7 @@ class RowAnalysis:
             return 1
         used = UsedLoop(bound, loop.header, self.analyser.source(loop.header))
         self.result.loops[loop.header] = used
-        return 1 if bound.linear else bound.most
+        return bound.most
 
     def declared(self, loop: Loop) -> LoopBound | None:
         """The declaration for the function that the loop was written in; the largest where several fit."""

@@ -39,9 +39,14 @@ class Instruction:
         return self.address + self.size
 
 
-TRAPS = {"ud2", "hlt", "int3", "ud0", "ud1"}
-SYSTEM = {"syscall", "sysenter", "int"}
-DANGEROUS = {"sysret", "sysexit", "iret", "iretq", "iretd", "retf", "retfq", "lcall", "ljmp", "xbegin"}
+# By number, as the names depend on the syntax.
+TRAPS = {x86.X86_INS_UD2, x86.X86_INS_UD0, x86.X86_INS_UD1, x86.X86_INS_HLT, x86.X86_INS_INT3}
+SYSTEM = {x86.X86_INS_SYSCALL, x86.X86_INS_SYSENTER, x86.X86_INS_INT, x86.X86_INS_INT1, x86.X86_INS_INTO}
+DANGEROUS = {
+    *(x86.X86_INS_SYSRET, x86.X86_INS_SYSRETQ, x86.X86_INS_SYSEXIT, x86.X86_INS_SYSEXITQ),
+    *(x86.X86_INS_IRET, x86.X86_INS_IRETD, x86.X86_INS_IRETQ, x86.X86_INS_RETF, x86.X86_INS_RETFQ),
+    *(x86.X86_INS_LCALL, x86.X86_INS_LJMP, x86.X86_INS_XBEGIN, x86.X86_INS_XABORT),
+}
 # Control transfers that every flow analysis of compiled C has to refuse: they leave for the kernel or another segment.
 
 
@@ -82,18 +87,18 @@ def classify(decoded: capstone.CsInsn) -> Instruction:
 
 def kind_of(decoded: capstone.CsInsn) -> Kind:
     words = decoded.mnemonic.split()
-    last = words[-1]
-    if last in DANGEROUS:
+    if decoded.id in DANGEROUS:
         return Kind.UNKNOWN
-    if last in SYSTEM:
+    if decoded.id in SYSTEM:
         return Kind.SYSCALL
-    if last in TRAPS:
+    if decoded.id in TRAPS:
         return Kind.TRAP
     if decoded.group(capstone.CS_GRP_RET):
         return Kind.RETURN
     if decoded.group(capstone.CS_GRP_CALL):
         return Kind.CALL
-    if decoded.group(capstone.CS_GRP_JUMP):
+    # `loop` and its kind are in the second group only.
+    if decoded.group(capstone.CS_GRP_JUMP) or decoded.group(capstone.CS_GRP_BRANCH_RELATIVE):
         return Kind.JUMP if decoded.id == x86.X86_INS_JMP else Kind.BRANCH
     if words[0].startswith("rep") and len(words) > 1:
         return Kind.REPEAT

@@ -66,7 +66,7 @@ class LoopBound:
     most: int  # times that the loop's first instruction is executed each time the loop is entered
     reason: str
     at: str = ""  # part of the source line of its test, where a function has several loops
-    linear: bool = False  # one pass is charged, and it is listed with the linear part
+    linear: bool = False  # so many are charged, as for a block of one segment; it is listed with the linear part
 
 
 @dataclass(frozen=True)

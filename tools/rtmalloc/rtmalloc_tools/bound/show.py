@@ -94,7 +94,7 @@ def loops_table(certificate: Certificate) -> Table | None:
     for heading in ("function", "source", "charged", "why"):
         table.add_column(heading, overflow="fold")
     for function, source, most, linear, reason in sorted(found):
-        table.add_row(function, source, "1, linear" if linear else str(most), Text(reason))
+        table.add_row(function, source, f"{most}, linear" if linear else str(most), Text(reason))
     return table
 
 

@@ -80,6 +80,8 @@ def check_output(out: Path) -> None:
     """Says before a long run that its profile would have nowhere to go."""
     if out.is_dir():
         raise Mistake(f"{out}: is a directory; the profile cannot be written there. Give a file name.")
+    if out.exists() and not out.is_file():
+        raise Mistake(f"{out}: is no regular file; the profile cannot be written there. Give a file name.")
     if not out.absolute().parent.is_dir():
         raise Mistake(f"{out}: its folder {out.absolute().parent} does not exist.")
     if not os.access(out.absolute().parent, os.W_OK):
