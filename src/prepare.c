@@ -233,7 +233,9 @@ static void begin_stores(struct stores *stores, struct heap *heap, const struct 
   heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
 }
 
-static void enlist(struct stores *stores, struct stores **all) {
+// By their numbers. `last`: who came before, as most come in this order.
+static void enlist(struct stores *stores, struct stores **all, struct stores *last) {
+  if (last && last->heap->index <= stores->heap->index) all = &last->next;
   while (*all && (*all)->heap->index < stores->heap->index) all = &(*all)->next;
   stores->next = *all;
   *all = stores;
@@ -247,6 +249,7 @@ static bool make_heaps(struct layout *l, char *hints,
   l->hints = l->heaps = l->stores = 0;
   l->heap = (struct heap **)(base + take_list(l));
   extent_share_at(hints + take_chunks(l));
+  struct stores *last = NULL;
   for (uint32_t i = 0; i < l->profile->header->records; i++) {
     const struct profile_record *thread = &l->profile->record[i];
     if (!profile_is_thread(thread)) continue;
@@ -262,7 +265,8 @@ static bool make_heaps(struct layout *l, char *hints,
     start = make_stores(l, heap, &plan, start, base + places.trees);
     if (l->mode == MODE_SEG) extent_start(heap, plan.granules, shares(thread), hints + places.hints);
     made->reserve += plan.reserve;
-    enlist(heap->stores, &made->all);
+    enlist(heap->stores, &made->all, last);
+    last = heap->stores;
   }
   return true;
 }

@@ -73,10 +73,25 @@ static const char *check_record(const struct profile *profile, uint32_t at) {
   bool process = strcmp(record->module, "*") == 0;
   if (record->flags != (process ? PROFILE_PROCESS : 0)) return "a record has flags that this version does not know";
   if (record->blocks[0]) return "a record counts blocks that cannot exist";
-  // The records are sorted by nothing that this reader relies on; there are few.
-  for (uint32_t before = 0; before < at; before++)
-    if (same_thread(record, &profile->record[before])) return "it has two records for one thread";
   return NULL;
+}
+
+// The records are in no order that this reader relies on.
+static const char *check_names(const struct profile *profile) {
+  uint32_t records = profile->header->records;
+  size_t mapped = bits_round_up((records + 1) * sizeof(uint64_t), GRANULE_SIZE);
+  uint64_t *name = os_map(mapped);
+  if (!name) return "there is no memory to read it";
+  const char *wrong = NULL;
+  for (uint32_t at = 0; at < records && !wrong; at++) {
+    const struct profile_record *record = &profile->record[at];
+    name[at] = hash(hash(hash_start, record->module, strlen(record->module)), &record->offset, 12);  // and the index
+    for (uint32_t before = 0; before < at; before++)
+      if (name[at] == name[before] && same_thread(record, &profile->record[before]))
+        wrong = "it has two records for one thread";
+  }
+  os_unmap((uintptr_t)name, mapped);
+  return wrong;
 }
 
 static const char *check(const struct profile *profile, size_t got) {
@@ -96,7 +111,7 @@ static const char *check(const struct profile *profile, size_t got) {
     const char *wrong = check_record(profile, at);
     if (wrong) return wrong;
   }
-  return NULL;
+  return check_names(profile);
 }
 
 const char *profile_read(const char *path, struct profile *profile) {
@@ -205,31 +220,80 @@ uint32_t profile_weight(const struct profile_record *record) {
   return granules < UINT32_MAX ? (uint32_t)granules : UINT32_MAX;
 }
 
-struct own {
-  uint64_t weight;
-  struct profile_record record;
+// What is compared of a thread. It is alike to those that have the weight that it needs. So those that are alike to a
+// thread are the first in the order of what they need: a merge for each thread, and not for each two.
+struct standing {
+  uint64_t routine;  // a hash of it
+  uint64_t weight, need;
+  uint32_t at, granules_least;
 };
 
-static bool is_alike(const struct profile *profile, const struct own *mine, const struct own *its) {
-  if (!profile_same_routine(&mine->record, &its->record)) return false;
-  bool told_apart = profile->header->runs >= PROFILE_TELLS && profile_weight(&mine->record) < its->record.least;
-  return !told_apart && (its->weight + PROFILE_LITTLE) / PROFILE_ALIKE <= mine->weight + PROFILE_LITTLE;
+static struct standing stand(const struct profile *profile, uint32_t at) {
+  const struct profile_record *record = &profile->record[at];
+  struct standing s = {.weight = weight(record), .at = at, .granules_least = record->granules_least};
+  s.routine = hash(hash(hash_start, record->module, strlen(record->module)), &record->offset, sizeof record->offset);
+  uint64_t alike = (s.weight + PROFILE_LITTLE) / PROFILE_ALIKE;
+  s.need = alike > PROFILE_LITTLE ? alike - PROFILE_LITTLE : 0;
+  bool tells = profile->header->runs >= PROFILE_TELLS && record->least;
+  uint64_t always = tells ? (uint64_t)(record->least - 1) << GRANULE_SHIFT : 0;
+  if (s.need < always) s.need = always;
+  return s;
+}
+
+static uint64_t by_weight(const struct standing *s) { return s->weight; }
+static uint64_t by_need(const struct standing *s) { return s->need; }
+
+// Shell's sort with Gonnet's gaps (Handbook of Algorithms and Data Structures, 1991, 4.1.4): libc's qsort may allocate.
+static void sort(struct standing *all, uint32_t count, uint64_t (*key)(const struct standing *)) {
+  for (uint32_t gap = count; gap > 1;) {
+    gap = gap < 5 ? 1 : (uint32_t)((gap * UINT64_C(5) - 1) / 11);
+    for (uint32_t i = gap; i < count; i++) {
+      struct standing moving = all[i];
+      uint32_t to = i;
+      for (; to >= gap; to -= gap) {
+        const struct standing *other = &all[to - gap];
+        if (other->routine < moving.routine || (other->routine == moving.routine && key(other) <= key(&moving))) break;
+        all[to] = *other;
+      }
+      all[to] = moving;
+    }
+  }
+}
+
+static uint32_t least_of_alike(const struct standing *mine, const struct standing *first, const struct standing *end) {
+  uint32_t granules = mine->granules_least;
+  for (const struct standing *its = first; its < end; its++)
+    if (its->need <= mine->weight && mine->need <= its->weight) least(&granules, its->granules_least);
+  return granules;
+}
+
+// One routine's threads. A record that has been levelled may be merged again: it has no more than what is merged anyway.
+static void level(struct profile *profile, const struct standing *weighed, const struct standing *needing,
+                  uint32_t count) {
+  struct profile_record most_of_alike = {0};
+  for (uint32_t i = 0, merged = 0; i < count; i++) {
+    struct profile_record *record = &profile->record[weighed[i].at];
+    for (; merged < count && needing[merged].need <= weighed[i].weight; merged++)
+      merge_record(&most_of_alike, &profile->record[needing[merged].at]);
+    merge_record(record, &most_of_alike);
+    record->granules_least = least_of_alike(&weighed[i], weighed, weighed + count);
+  }
 }
 
 bool profile_level(struct profile *profile) {
   uint32_t records = profile->header->records;
   if (!records) return true;
-  size_t mapped = bits_round_up(records * sizeof(struct own), GRANULE_SIZE);
-  struct own *own = os_map(mapped);
-  if (!own) return false;
-  for (uint32_t at = 0; at < records; at++) own[at] = (struct own){weight(&profile->record[at]), profile->record[at]};
-  for (uint32_t at = 0; at < records; at++)
-    for (uint32_t other = 0; other < records; other++)
-      if (is_alike(profile, &own[at], &own[other])) {
-        merge_record(&profile->record[at], &own[other].record);
-        if (is_alike(profile, &own[other], &own[at]))
-          least(&profile->record[at].granules_least, own[other].record.granules_least);
-      }
-  os_unmap((uintptr_t)own, mapped);
+  size_t mapped = bits_round_up(2 * records * sizeof(struct standing), GRANULE_SIZE);
+  struct standing *weighed = os_map(mapped), *needing = weighed + records;
+  if (!weighed) return false;
+  for (uint32_t at = 0; at < records; at++) weighed[at] = needing[at] = stand(profile, at);
+  sort(weighed, records, by_weight);
+  sort(needing, records, by_need);
+  for (uint32_t from = 0, to; from < records; from = to) {
+    for (to = from; to < records && weighed[to].routine == weighed[from].routine; to++) {
+    }
+    level(profile, weighed + from, needing + from, to - from);
+  }
+  os_unmap((uintptr_t)weighed, mapped);
   return true;
 }

@@ -115,16 +115,19 @@ static inline double random_normal(double mean, double deviation)
 
 /* ---- which function a load gets its blocks from (--by) ---- */
 
-enum load_function { BY_MALLOC, BY_CALLOC, BY_ALIGNED_ALLOC, BY_REALLOC, LOAD_FUNCTIONS };
-static const char load_by_help[] = "0: malloc, 1: calloc, 2: aligned_alloc, 3: realloc of another block where there is one";
+enum load_function { BY_MALLOC, BY_CALLOC, BY_ALIGNED_ALLOC, BY_REALLOC, BY_NEW, LOAD_FUNCTIONS };
+static const char load_by_help[] =
+    "0: malloc, 1: calloc, 2: aligned_alloc, 3: realloc of another block where there is one, 4: operator new";
 
 static uint64_t load_alignment = 4096; /* --alignment */
 
-/* A block by one of the first three. *size becomes a multiple of the alignment, as C11 asks. */
+/* A block by one of these but realloc. *size becomes a multiple of the alignment, as C11 asks. */
 static inline void *load_allocate(enum load_function by, size_t *size)
 {
     if (by == BY_CALLOC)
         return marked_calloc(1, *size);
+    if (by == BY_NEW)
+        return (void *)marks_call(MARKED_NEW, marks_look_up("_Znwm"), *size, 0, *size);
     if (by != BY_ALIGNED_ALLOC)
         return marked_malloc(*size);
     size_t alignment = (size_t)16 << random_uniform(0, 59 - (uint64_t)__builtin_clzll(load_alignment));

@@ -17,6 +17,7 @@ enum marked_kind {
     MARKED_CALLOC,
     MARKED_REALLOC,
     MARKED_ALIGNED_ALLOC,
+    MARKED_NEW, /* operator new */
     MARKED_SIZED_FREE, /* operator delete with a size */
     MARKED_FREE_SIZED, /* free_sized */
     MARKED_ALIGNED_DELETE, /* operator delete with a size and an alignment */

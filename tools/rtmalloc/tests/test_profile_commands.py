@@ -17,7 +17,7 @@ from strategies import random_profiles
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
-from rtmalloc_tools.profile.level import levelled, one_by_one, side_by_side
+from rtmalloc_tools.profile.level import ALIKE, LITTLE, TELLS, block_bytes, levelled, weight
 from rtmalloc_tools.profile.memory import most_memory, shared
 from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import BLOCK_MAX, block_size
@@ -160,13 +160,27 @@ def test_threads_that_the_runs_tell_apart_are_not_levelled(runs, threads, levell
     assert [r.blocks[72] for r in levelled(profile(*made, runs=runs))] == levelled_blocks
 
 
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 50), st.integers(0, 3)), min_size=1, max_size=9))
-def test_levelling_many_threads_is_levelling_each(threads):
+def alike(mine, its, runs):
+    """As src/profile.h says it."""
+    told_apart = runs >= TELLS and weight(mine) < its.least
+    return not told_apart and (block_bytes(its) + LITTLE) // ALIKE <= block_bytes(mine) + LITTLE
+
+
+ints = st.integers(0, 400)
+
+
+@given(st.lists(st.tuples(ints, ints, st.integers(0, 2000), st.integers(0, 3)), max_size=9), st.sampled_from((1, 5)))
+def test_levelling_is_the_maximum_over_those_that_are_alike(threads, runs):
     made = [
-        record("app", 0x40, index, {72: large, 5 + index % 3: few}, granules_least=least)
-        for index, (large, few, least) in enumerate(threads)
+        record("app", 0x40, index, {72: large, 5 + index % 3: few}, least=least, granules_least=granules)
+        for index, (large, few, least, granules) in enumerate(threads)
     ]
-    assert list(side_by_side(made)) == list(one_by_one(made))
+    for mine, level in zip(made, levelled(profile(*made, runs=runs)), strict=True):
+        those = [its for its in made if alike(mine, its, runs)]
+        for number, count in enumerate(level.blocks):
+            assert count == max(its.blocks[number] for its in [*those, mine])
+        both_ways = [its.granules_least for its in those if alike(its, mine, runs)]
+        assert level.granules_least == min([mine.granules_least, *both_ways])
 
 
 def bins_of(sizes: dict[int, int]) -> dict[int, int]:

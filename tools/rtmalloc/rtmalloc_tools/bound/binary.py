@@ -101,9 +101,7 @@ def build(path: Path, contents: bytes, elf: ELFFile) -> Binary:
         machine = str(elf["e_machine"]).removeprefix("EM_")
         raise Mistake(f"{path}: is for {machine}; bounds are computed for x86-64 only.")
     if elf["e_type"] == "ET_REL":
-        raise Mistake(
-            f"{path}: is an object file, without addresses. Give the library, with --library."
-        )
+        raise Mistake(f"{path}: is an object file, without addresses. Give the library, with --library.")
     table = elf.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):
         raise Mistake(f"{path}: has no symbol table (it was stripped). Give the library as built, with --library.")

@@ -15,6 +15,7 @@ from rtmalloc_tools.mistakes import Mistake, unknown_name
 MODES = ("general", "seg", "pag")
 OPERATIONS = (
     "malloc",
+    "operator new",
     "free",
     "remote free",
     "orphan free",
