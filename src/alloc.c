@@ -456,11 +456,15 @@ static RTM_NOINLINE void check_and_free(void *block, struct span *span, size_t s
 }
 
 void free_of_other_size(void *block, size_t size) {
+  check_and_free(block, span_of(window_granule(block)), size);
+}
+
+void free_of_large_size(void *block, size_t size) {
   struct span *span = span_of(window_granule(block));
   // What `fits` says of these, in 27 instructions less.
   bool medium = span->kind == SPAN_MEDIUM && size <= (size_t)span->length << GRANULE_SHIFT;
   bool stored = span->kind == SPAN_STORE && size <= span->store_size;
-  if (!SECURE_VARIANT && RTM_LIKELY(size > BLOCK_MAX) && RTM_LIKELY(medium | stored))
+  if (!SECURE_VARIANT && RTM_LIKELY(medium | stored))
     free_fast(block);
   else
     check_and_free(block, span, size);
@@ -525,7 +529,7 @@ static bool stays(const struct span *span, size_t padded) {
 }
 
 // The block with another size, or a new one, as alloc_move. It is not huge; `size`: not 0, before padding.
-static void *resize(void *block, struct span *span, size_t size, size_t had) {
+static void *resize_block(void *block, struct span *span, size_t size, size_t had) {
   size_t padded = secure_pad(size);
   if (span->kind == SPAN_MEDIUM && padded > BLOCK_MAX && span_tag(span) == ((uintptr_t)rtm_heap | TAG_SLOW))
     return medium_resize(rtm_heap, span, size, had);
@@ -569,7 +573,7 @@ static RTM_NOINLINE void *again_watched(void *block, struct span *span, size_t s
     again = resize_huge(span, padded);
     if (!again) return alloc_move(block, size, had);
   } else {
-    again = limited && padded > whole ? alloc_move(block, size, had) : resize(block, span, size, had);
+    again = limited && padded > whole ? alloc_move(block, size, had) : resize_block(block, span, size, had);
     if (again != block) return again;  // a new block, which was counted by itself; or none
   }
   if (limited && kind == SPAN_MEDIUM) limits_give(&rtm_heap->limits, whole - usable(span));
@@ -591,7 +595,7 @@ void *alloc_again(void *block, size_t size) {
   size_t had = look_at(block, span, "invalid realloc");
   if (SECURE_VARIANT || DEBUG_VARIANT || RTM_UNLIKELY(rtm_options.count) || RTM_UNLIKELY(is_limited(span)))
     return again_watched(block, span, size, had);
-  if (span->kind != SPAN_HUGE) return resize(block, span, size, had);
+  if (span->kind != SPAN_HUGE) return resize_block(block, span, size, had);
   void *again = resize_huge(span, size);
   return again ? again : alloc_move(block, size, had);
 }

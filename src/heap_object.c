@@ -24,7 +24,7 @@ RTM_INLINE void check_live(const struct rtm_heap *object) {
     message_misuse(object, "invalid heap", "it is none of rtm_heap_new's, or has been destroyed or deleted");
 }
 
-static void *out_of_memory(void) {
+static void *object_out_of_memory(void) {
   errno = ENOMEM;
   return NULL;
 }
@@ -66,17 +66,17 @@ static void push(struct rtm_heap **list, struct rtm_heap *object) {
 
 struct rtm_heap *rtm_heap_new(void) {
   enum { NO_ROUTINE = 1 };  // profiles match threads by their start routine: none starts there
-  if (!process_init()) return out_of_memory();
-  if (mode_is_sealed() && !mode_miss_memory(NULL, SEGMENT_SIZE)) return out_of_memory();
+  if (!process_init()) return object_out_of_memory();
+  if (mode_is_sealed() && !mode_miss_memory(NULL, SEGMENT_SIZE)) return object_out_of_memory();
   struct rtm_heap *object = pop(&ended.with_core);
   if (!object) {
     object = pop(&ended.without);
     if (!object) object = arena_metadata(sizeof *object);
-    if (!object) return out_of_memory();
+    if (!object) return object_out_of_memory();
     object->core = heap_new(NO_ROUTINE, 0, heap_owned());
     if (!object->core) {
       push(&ended.without, object);
-      return out_of_memory();
+      return object_out_of_memory();
     }
     object->core->is_object = true;
   } else if (!object->core->spare_state && !rtm_mode_watches) {
@@ -98,7 +98,7 @@ static void refuse_memory(const char *function, size_t bytes, const char *why) {
 
 struct rtm_heap *rtm_heap_new_in(void *memory, size_t bytes) {
   const char *wrong;
-  if (!process_init()) return out_of_memory();  // the window of addresses is known from here on
+  if (!process_init()) return object_out_of_memory();  // the window of addresses is known from here on
   struct area *area = area_make(memory, bytes, &wrong);
   if (area) return &area->object;
   refuse_memory("rtm_heap_new_in: bytes", bytes, wrong);
@@ -252,7 +252,7 @@ void *rtm_heap_aligned_alloc(struct rtm_heap *object, size_t alignment, size_t s
 void *rtm_heap_calloc(struct rtm_heap *object, size_t count, size_t size) {
   check_live(object);
   size_t bytes;
-  if (__builtin_mul_overflow(count, size, &bytes)) return out_of_memory();
+  if (__builtin_mul_overflow(count, size, &bytes)) return object_out_of_memory();
   if (object->core && bytes > BLOCK_MAX) {  // may be known to be zero
     struct own own = enter(object);
     uint64_t before = refused(object);

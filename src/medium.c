@@ -56,12 +56,12 @@ static RTM_COLD bool attach_late(struct heap *heap, struct span *span) {
   return true;
 }
 
-static RTM_COLD void *out_of_memory(uint32_t length) {
+static RTM_COLD void *span_out_of_memory(uint32_t length) {
   return medium_out_of_memory((size_t)(length - span_guard()) << GRANULE_SHIFT);
 }
 
 static RTM_COLD void *start_late(struct heap *heap, struct span *span, uint32_t length) {
-  return attach_late(heap, span) ? start(heap, span, span->used == 0) : out_of_memory(length);
+  return attach_late(heap, span) ? start(heap, span, span->used == 0) : span_out_of_memory(length);
 }
 
 // A span that was just taken.
@@ -197,7 +197,7 @@ RTM_INLINE void *pass_and_start(struct heap *heap, struct span *span, bool zero,
 static RTM_COLD void *take_carefully(struct heap *heap, uint32_t length) {
   bool zero;
   struct span *span = segment_take(heap, NULL, length, &zero);
-  return span ? start_late(heap, span, length) : out_of_memory(length);
+  return span ? start_late(heap, span, length) : span_out_of_memory(length);
 }
 
 // The same where a block came back, whose place in the hint tree this is.

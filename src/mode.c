@@ -148,7 +148,7 @@ static void late_look(void) {
 }
 
 // A routine that is in no heap's table: is it one of these? A search, as long as there are such routines.
-static RTM_NOINLINE struct heap *take_late(uintptr_t routine) {
+static RTM_NOINLINE struct heap *take_late_routine(uintptr_t routine) {
   for (struct late *late = state.late; late; late = late->next)
     if (atomic_load_explicit(&late->routine, memory_order_relaxed) == routine) return prepared_take((uintptr_t)late);
   char module[PROFILE_MODULE];
@@ -175,7 +175,7 @@ static bool has_prepared(void) { return state.mode != MODE_GENERAL && state.all;
 struct heap *mode_offer_heap(uintptr_t routine) {
   if (!has_prepared()) return NULL;
   struct heap *heap = prepared_take(routine);
-  return RTM_UNLIKELY(!heap) && state.late ? take_late(routine) : heap;
+  return RTM_UNLIKELY(!heap) && state.late ? take_late_routine(routine) : heap;
 }
 
 struct heap *mode_take_heap(uintptr_t routine) {

@@ -137,6 +137,18 @@ static inline void *load_allocate(enum load_function by, size_t *size)
     return marked_aligned_alloc(alignment, *size);
 }
 
+/* Counted where both sizes are of one kind: at most 32 KiB, 2 MiB, or more. */
+static inline void *load_realloc(void *block, size_t had, size_t size)
+{
+    const size_t page_most = 32 << 10, span_most = 2 << 20;
+    bool same = (had > page_most) == (size > page_most) && (had > span_most) == (size > span_most);
+    bool counting = marks_counting;
+    marks_counting = counting && same;
+    block = marked_realloc(block, size);
+    marks_counting = counting;
+    return block;
+}
+
 /* ---- which function a load frees its blocks by (--free-by) ---- */
 
 enum load_free { FREE_BY_FREE, FREE_BY_DELETE, FREE_BY_FREE_SIZED, FREE_BY_ALIGNED_DELETE, LOAD_FREES };

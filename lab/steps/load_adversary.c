@@ -66,7 +66,7 @@ static void add_block(struct group *group, size_t size, enum load_function funct
     void *address;
     int owner = self;
     if (old != NULL) {
-        address = marked_realloc(old->address, size);
+        address = load_realloc(old->address, old->size, size);
         owner = address == old->address ? old->owner : self;
         leave(donor, old);
     } else {
@@ -95,7 +95,7 @@ static void resize(struct group *group, struct load_block *block, size_t size)
 {
     if (block->address == NULL || block->owner != self || live_bytes + size > memory)
         return;
-    block->address = load_use(marked_realloc(block->address, size), size);
+    block->address = load_use(load_realloc(block->address, block->size, size), size);
     group->bytes += size - block->size;
     live_bytes += size - block->size;
     block->size = size;

@@ -35,7 +35,7 @@ static void allocate(void *first_block)
             continue;
         block->size = random_log_uniform(min, max);
         struct load_block *other = live_neighbour(block);
-        void *address = other != NULL ? marked_realloc(other->address, block->size)
+        void *address = other != NULL ? load_realloc(other->address, other->size, block->size)
                                       : load_allocate((enum load_function)by, &block->size);
         if (other != NULL)
             other->address = NULL;

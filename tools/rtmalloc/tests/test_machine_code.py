@@ -81,6 +81,16 @@ def test_part_of_a_function_is_not_the_function(assemble):
     assert analyse(library, row(exits=("slow.part",))).proven == 1
 
 
+def test_an_exit_has_a_name_of_its_own(build, tmp_path):
+    leave = 'static __attribute__((noinline)) int leave(int a) { __asm__ volatile(""); return a + %d; }\n'
+    other = tmp_path / "other.c"
+    other.write_text(leave % 1 + '__attribute__((visibility("hidden"))) int other(int a) { return leave(a) * 2; }')
+    source = leave % 2 + "int other(int);\nint entry(int a) { return a ? leave(a) : other(a); }"
+    library = build(source, str(other))
+    exits = Row("general", "malloc", "page", "entry", {"leave": Named("leave", Apart.EXIT, "in a test")})
+    assert "several functions are named leave" in problem(analyse(library, exits))
+
+
 def test_what_is_linear_is_called_but_not_counted(bound_of):
     result = bound_of("call copy\nnop\nret", row(linear=("copy",)), copy="1: jmp 1b")
     assert result.proven == 3

@@ -6,6 +6,7 @@ import bisect
 import hashlib
 import io
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -66,6 +67,12 @@ class Binary:
     @cached_property
     def starts(self) -> list[int]:
         return [function.address for function in self.functions]
+
+    @cached_property
+    def several(self) -> frozenset[str]:
+        """Names that functions of several source files have."""
+        counts = Counter(function.name for function in self.functions)
+        return frozenset(base_name(name) for name, count in counts.items() if count > 1)
 
     @cached_property
     def by_name(self) -> dict[str, Function]:

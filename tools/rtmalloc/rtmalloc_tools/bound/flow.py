@@ -151,6 +151,8 @@ class Grower:
             names.add(slot.symbol)
         for name in sorted(names):
             if name in self.row.named:
+                if name in self.binary.several and target is not None:
+                    self.refuse(target, f"several functions are named {name}: what is left out needs a name of its own")
                 return self.row.named[name]
         return None
 
