@@ -9,7 +9,7 @@
 #include "plan.h"
 #include "prepared.h"
 
-static const char too_large[] = "it needs more memory than the machine has";
+static const char too_large[] = "it needs more memory than the machine, or its control group, has at the moment";
 
 enum { LINE = 64 };
 
@@ -30,7 +30,7 @@ static const char *check_size(const struct plan *plan, size_t machine, size_t *s
 }
 
 const char *prepare_check(const struct profile *profile, enum mode mode, uint64_t chunks) {
-  size_t sum = chunks * EXTENT_CHUNK << GRANULE_SHIFT, machine = os_machine_memory();
+  size_t sum = chunks * EXTENT_CHUNK << GRANULE_SHIFT, machine = os_available_memory();
   for (uint32_t at = 0; at < profile->header->records; at++) {
     if (!profile_is_thread(&profile->record[at])) continue;
     struct plan plan;

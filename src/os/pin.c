@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <link.h>
 #include <linux/mempolicy.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -79,4 +80,29 @@ size_t os_pin_limit(void) {
 size_t os_machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES);
   return pages > 0 ? (size_t)pages * SYSTEM_PAGE : SIZE_MAX;
+}
+
+// The number behind the label, or SIZE_MAX.
+static size_t number_in(const char *path, const char *label) {
+  char contents[4096];
+  long length = os_read_file(path, contents, sizeof contents - 1);
+  contents[length > 0 ? length : 0] = 0;
+  const char *at = strstr(contents, label);
+  if (!at) return SIZE_MAX;
+  at += strlen(label);
+  while (*at == ' ') at++;
+  size_t number = 0;
+  const char *digits = at;
+  for (; *at >= '0' && *at <= '9' && number < SIZE_MAX / 16; at++) number = number * 10 + (size_t)(*at - '0');
+  return at > digits ? number : SIZE_MAX;
+}
+
+size_t os_available_memory(void) {
+  size_t kib = number_in("/proc/meminfo", "MemAvailable:"), most = os_machine_memory();
+  if (kib < most / 1024) most = kib * 1024;
+  // Of a container, whose group these are. (0: no such thing.)
+  size_t group = number_in("/sys/fs/cgroup/memory.max", "");
+  size_t older = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", "");
+  if (group && group < most) most = group;
+  return older && older < most ? older : most;
 }

@@ -11,6 +11,8 @@ bool os_pin(const void *address, size_t bytes);
 bool os_pin_library(void);
 // The machine's memory, bytes.
 size_t os_machine_memory(void);
+// Bytes of it that can be had now: what the system says is available, at most what the process's control group may have.
+size_t os_available_memory(void);
 // Bytes that this process may lock; SIZE_MAX: any number.
 size_t os_pin_limit(void);
 
