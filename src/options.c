@@ -19,7 +19,8 @@ struct options rtm_options = {.limit = SIZE_MAX};
 extern char **environ;
 
 // The environment before libc has set `environ`, which is possible when another library's loader code allocates.
-static char early[16384];
+static char *early;
+enum { EARLY_BYTES = 16384 };
 
 static const char *find_in(const char *entry, const char *name, size_t length) {
   return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
@@ -34,7 +35,11 @@ static const char *get(const char *name) {
     }
     return NULL;
   }
-  if (!early[0] && os_read_file("/proc/self/environ", early, sizeof early - 2) <= 0) return NULL;
+  if (!early) {
+    early = os_map(EARLY_BYTES);
+    if (early) os_read_file("/proc/self/environ", early, EARLY_BYTES - 2);
+  }
+  if (!early) return NULL;
   for (const char *entry = early; *entry; entry += strlen(entry) + 1) {
     const char *value = find_in(entry, name, length);
     if (value) return value;
