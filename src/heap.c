@@ -251,7 +251,7 @@ void heap_leave(struct heap *heap) {
 
 void heap_leave_again(void) {
   struct heap *heap = rtm_heap;
-  if (heap == &rtm_no_heap) return;
+  if (heap == &rtm_no_heap || heap->is_object) return;  // a heap object is the program's
   rtm_heap = rtm_fast_heap = &rtm_no_heap;
   leave(heap);
 }

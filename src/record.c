@@ -190,9 +190,15 @@ static struct {
   struct profile before;  // what was there; without a header: nothing
 } mine;
 
+// One thread at a time saves; a signal that comes to it meanwhile finds that it does.
+static struct os_lock save_lock;
+static _Thread_local bool saves __attribute__((tls_model("initial-exec")));
+
 void record_after_fork(void) {
-  mine.saved = false;
-  mine.forked = true;
+  // Another thread may have been in the middle of it.
+  mine = (typeof(mine)){.forked = true};
+  save_lock = (struct os_lock){0};
+  saves = false;
 }
 
 // `old`: what is in the file; taken over.
@@ -232,12 +238,13 @@ static const char *save(const char *path) {
 }
 
 const char *record_save(const char *path) {
-  static atomic_flag saving = ATOMIC_FLAG_INIT;
-  // A signal came meanwhile: what it asks for is being done.
-  if (atomic_flag_test_and_set_explicit(&saving, memory_order_acquire)) return NULL;
-  int lock = os_lock_folder(path);
+  if (saves) return NULL;  // what the signal asks for is being done
+  saves = true;
+  os_lock_acquire(&save_lock);
+  int folder = os_lock_folder(path);
   const char *wrong = save(path);
-  os_unlock_folder(lock);
-  atomic_flag_clear_explicit(&saving, memory_order_release);
+  os_unlock_folder(folder);
+  os_lock_release(&save_lock);
+  saves = false;
   return wrong;
 }

@@ -37,7 +37,7 @@ void record_leave(struct record *record);
 // A thread starts or ends to use a heap.
 void record_thread(bool starts);
 // Writes what all heaps have recorded, merged by maximum with what is in the file. NULL, or why not; a file that is
-// there is kept as it is then. Not for two threads at a time; other processes wait. Async-signal-safe.
+// there is kept as it is then. Threads and processes wait for each other. Async-signal-safe.
 const char *record_save(const char *path);
 // In the child of a fork: it is no run of its own.
 void record_after_fork(void);

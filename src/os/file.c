@@ -105,6 +105,8 @@ int os_lock_folder(const char *path) {
 
 void os_unlock_folder(int lock) {
   int saved = errno;
+  // A child that was forked meanwhile has the same lock, and would keep it.
+  if (lock >= 0) flock(lock, LOCK_UN);
   if (lock >= 0) close(lock);
   errno = saved;
 }

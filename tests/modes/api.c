@@ -157,6 +157,18 @@ static void save_often(void) {
   for (unsigned i = 0; i < 6; i++) printf("save %d\n", rtm_save_profile(profile));
 }
 
+static void *save_always(void *unused) {
+  for (;;) rtm_save_profile(profile);
+  return unused;
+}
+
+// The process ends while other threads save elsewhere.
+static void save_at_end(void) {
+  pthread_t thread;
+  for (unsigned i = 0; i < 3; i++) pthread_create(&thread, NULL, save_always, NULL);
+  usleep(20000);
+}
+
 // Children that end at one time, each of which needs another size.
 static void save_in_children(void) {
   enum { CHILDREN = 12, BLOCKS = 700 };
@@ -193,6 +205,7 @@ int main(int count, char **arguments) {
                    {"fork_after_seal", fork_after_seal},
                    {"save_often", save_often},
                    {"save_in_children", save_in_children},
+                   {"save_at_end", save_at_end},
                    {"save_without_record", save_without_record}};
   if (count != 3) return 2;
   profile = arguments[2];

@@ -108,6 +108,13 @@ def test_a_process_that_saves_often_is_one_run(tmp_path: Path) -> None:
     assert runs_of(often) == 3
 
 
+def test_the_save_at_exit_waits_for_those_of_other_threads(tmp_path: Path) -> None:
+    for number in range(4):
+        profile = tmp_path / f"{number}.rtp"
+        assert run("api", "save_at_end", str(tmp_path / "other.rtp"), record=str(profile)).returncode == 0
+        assert profile.exists()
+
+
 def test_processes_that_save_together_lose_nothing(tmp_path: Path) -> None:
     profile = tmp_path / "together.rtp"
     result = run("api", "save_in_children", "", record=str(profile))

@@ -530,6 +530,49 @@ static void check_misuse(void) {
   }
 }
 
+// ---- in a thread that ends ----
+
+static struct rtm_heap *used_late;
+static pthread_key_t late_key;
+
+// In the second round, after the thread has left its own heap.
+static void use_late(void *round) {
+  if (round == &late_key) {
+    pthread_setspecific(late_key, used_late);
+    return;
+  }
+  rtm_free(rtm_malloc(100));
+  for (unsigned i = 0; i < 4; i++) CHECK(rtm_heap_malloc(used_late, i % 2 ? 8u << 20 : 100) != NULL);
+  rtm_free(rtm_malloc(100));
+}
+
+static void *end_with_object(void *unused) {
+  rtm_free(rtm_malloc(10));
+  pthread_setspecific(late_key, &late_key);
+  return unused;
+}
+
+static void *allocate_some(void *blocks) {
+  for (unsigned i = 0; i < 100; i++) ((void **)blocks)[i] = rtm_malloc(100 + i * 10);
+  return NULL;
+}
+
+TEST(an_object_that_an_ending_thread_uses_stays_the_programs) {
+  void *blocks[100];
+  pthread_t thread;
+  used_late = rtm_heap_new();
+  rtm_free(rtm_malloc(10));  // the allocator's own key comes first
+  CHECK_EQUAL(pthread_key_create(&late_key, use_late), 0);
+  CHECK_EQUAL(pthread_create(&thread, NULL, end_with_object, NULL), 0);
+  pthread_join(thread, NULL);
+  CHECK_EQUAL(pthread_create(&thread, NULL, allocate_some, blocks), 0);
+  pthread_join(thread, NULL);
+  for (unsigned i = 0; i < 100; i++) CHECK(!rtm_heap_contains(used_late, blocks[i]));
+  rtm_heap_destroy(used_late);
+  for (unsigned i = 0; i < 100; i++) rtm_free(blocks[i]);
+  pthread_key_delete(late_key);
+}
+
 TEST(misuse_is_seen) {
   misused = rtm_heap_new();
   misused_block = rtm_heap_malloc(misused, 100);
