@@ -227,7 +227,7 @@ static RTM_NOINLINE struct heap *choose(void) {
   return heap;
 }
 
-static void leave(struct heap *heap) {
+RTM_INLINE void leave(struct heap *heap) {
   if (RTM_UNLIKELY(heap->stores != NULL)) {
     struct heap *general = heap->stores->general;
     heap->stores->general = NULL;
