@@ -423,8 +423,7 @@ size_t alloc_usable_size(const void *block) {
 // A store may serve several classes.
 static bool is_store_of(const struct span *store, size_t size) {
   if (store->store_size > BLOCK_MAX) return false;
-  const struct heap *heap = (const struct heap *)(span_tag(store) & ~(uintptr_t)TAG_SLOW);
-  return heap->page[size_class(size)] == store;
+  return span_owner(store)->page[size_class(size)] == store;
 }
 
 // Whether a request of `size` bytes (padded, rounded) may have got this block.
@@ -492,11 +491,6 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
   }
 }
 
-// Not of huge blocks.
-static struct heap *owner_of(const struct span *span) {
-  return (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
-}
-
 // Which eight classes its class is one of: those to 128 bytes have the lowest number, each doubling the next.
 static unsigned eight_of(size_t size) { return bits_highest((size - 1) | 64); }
 
@@ -523,7 +517,7 @@ static void *resize_huge(struct span *span, size_t padded) {
 // Whether a block of a page or a store does.
 static bool stays(const struct span *span, size_t padded) {
   CHECK_SCOPE();
-  const struct heap *owner = owner_of(span);
+  const struct heap *owner = span_owner(span);
   if (owner->stores || owner->record || span->kind == SPAN_STORE) return stays_as_recorded(span, owner, padded);
   return padded <= usable(span) && padded >= usable(span) / 2;
 }
@@ -537,7 +531,7 @@ static void *resize_block(void *block, struct span *span, size_t size, size_t ha
 }
 
 static bool is_limited(const struct span *span) {
-  const struct heap *owner = span->kind == SPAN_HUGE ? span->owner : owner_of(span);
+  const struct heap *owner = span->kind == SPAN_HUGE ? span->owner : span_owner(span);
   return RTM_READ_RELAXED(owner->limited);
 }
 

@@ -16,6 +16,11 @@ void free_outside(void *block);
 // Does not return; not declared so, as then it would need a stack frame on the way there.
 RTM_COLD void free_twice(void *block);
 
+// The heap that has the span, which is not a huge block's.
+RTM_INLINE struct heap *span_owner(const struct span *span) {
+  return (struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
+}
+
 #ifdef RTM_SECURE
 #include "secure/fast.h"
 #else
@@ -56,8 +61,7 @@ RTM_INLINE void *alloc_fast(size_t size) { return alloc_plain(size); }
 RTM_INLINE bool is_of_size(size_t size, const struct span *span) {
   unsigned class = size_class(size);
   if (RTM_LIKELY(class == span->kind)) return true;
-  const struct heap *owner = (const struct heap *)(span_tag(span) & ~(uintptr_t)TAG_SLOW);
-  return span->kind == SPAN_STORE && owner->page[class] == span;
+  return span->kind == SPAN_STORE && span_owner(span)->page[class] == span;
 }
 #endif
 

@@ -129,6 +129,7 @@ static RTM_NOINLINE void leave_general(struct heap *heap) {
 void heap_orphan(struct heap *heap) {
   RTM_WRITE_RELAXED(heap->limited, false);
   page_leave_all(heap, atomic_load_explicit(&heaps.orphan_count, memory_order_relaxed) < ORPHANS_FEW);
+  // What is recorded waits for the next thread, as in the heap that is made of the profile (docs/real-time.md).
   if (!heap->record) heap_collect(heap);
   os_lock_acquire(&heaps.lock);
   segment_keep(heap, ++heaps.orphan_count);

@@ -184,7 +184,7 @@ static void collect(struct profile *profile) {
 
 // A process is one run, however often it saves, and a forked child is a part of its parent's. So the file as it was
 // before this process wrote to it is kept: as long as it is the last one that did, the next save replaces its own.
-static struct {
+static struct saved_run {
   bool saved, forked;
   uint64_t checksum;      // of the file that this process has written last
   struct profile before;  // what was there; without a header: nothing
@@ -196,7 +196,7 @@ static _Thread_local bool saves __attribute__((tls_model("initial-exec")));
 
 void record_after_fork(void) {
   // Another thread may have been in the middle of it.
-  mine = (typeof(mine)){.forked = true};
+  mine = (struct saved_run){.forked = true};
   save_lock = (struct os_lock){0};
   saves = false;
 }

@@ -121,13 +121,20 @@ static const char load_by_help[] =
 
 static uint64_t load_alignment = 4096; /* --alignment */
 
+static void *load_new; /* operator new, if the load may use it: load_look_up_new() */
+static inline void load_look_up_new(uint64_t by)
+{
+    if (by == BY_NEW)
+        load_new = marks_look_up("_Znwm");
+}
+
 /* A block by one of these but realloc. *size becomes a multiple of the alignment, as C11 asks. */
 static inline void *load_allocate(enum load_function by, size_t *size)
 {
     if (by == BY_CALLOC)
         return marked_calloc(1, *size);
     if (by == BY_NEW)
-        return (void *)marks_call(MARKED_NEW, marks_look_up("_Znwm"), *size, 0, *size);
+        return (void *)marks_call(MARKED_NEW, load_new, *size, 0, *size);
     if (by != BY_ALIGNED_ALLOC)
         return marked_malloc(*size);
     size_t alignment = (size_t)16 << random_uniform(0, 59 - (uint64_t)__builtin_clzll(load_alignment));

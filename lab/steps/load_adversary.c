@@ -233,6 +233,7 @@ int main(int argument_count, char **arguments)
         load_fail("wanted --max of at least %d, --by of 0 to %d, and --alignment of at least 16", GRANULE, LOAD_FUNCTIONS - 1);
 
     marks_open();
+    load_look_up_new(by);
     groups = load_table(GROUPS * sizeof *groups);
     load_random_state = seed;
     struct load_thread helper;

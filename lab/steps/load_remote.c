@@ -83,6 +83,7 @@ int main(int argument_count, char **arguments)
         load_fail("wanted --by of 0 to %d", LOAD_FUNCTIONS - 1);
 
     marks_open();
+    load_look_up_new(by);
     uint64_t count = threads * block_count;
     uint64_t *order = load_table(count * sizeof *order);
     blocks = load_table(count * sizeof *blocks);

@@ -64,16 +64,16 @@ class Run:
         subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
 
     def count(
-        self, mode: str, words: list[str], profile: Path, watched: Sequence[str] = ()
+        self, mode: str, words: list[str], profile: Path, counting: Sequence[str] = ("--library-only",)
     ) -> dict[tuple[str, str], int]:
-        """The highest count of each operation and kind of block. `watched`: options of stepcount more."""
+        """The highest count of each operation and kind of block. `counting`: options of stepcount."""
         each, report = self.folder / "each.csv", self.folder / "report.json"
         sealed = {"profile": profile, "mode": mode, "seal": 1, "report": report}
         environment = self.environment(**({} if mode == GENERAL else sealed))
         command = [
             self.build / "steps" / "stepcount",
             *self.processor,
-            *(watched or ("--library-only",)),
+            *counting,
             "--preload",
             self.library,
             "--each",
