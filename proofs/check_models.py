@@ -96,6 +96,7 @@ REJECTED = (
     Run("hand_over", "MEDIUM", "STASH_LOST"),
     Run("hand_over", "MORE=0", "FOUND_LOST"),
     Run("remote_free", "BITS=2 SPANS=1", "NO_SECOND_LOOK"),
+    Run("remote_free", "", "LATE_LOST"),
     Run("orphans", "", "CLAIM_BLIND"),
     Run("orphans", "", "ADOPT_CLAIMED"),
     Run("orphans", "", "STAYS_IN_LIST"),

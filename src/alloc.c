@@ -492,7 +492,7 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
 }
 
 // Which eight classes its class is one of: those to 128 bytes have the lowest number, each doubling the next.
-static unsigned eight_of(size_t size) { return bits_highest((size - 1) | 64); }
+static uint64_t eight_of(size_t size) { return bits_highest((size - 1) | 64); }
 
 // Of a heap that is recorded, or was prepared from what was recorded: both must decide alike, as the one counts what the
 // other has. So another thread's block is always counted anew, as a block of the thread that asks. And a smaller size

@@ -47,8 +47,16 @@ RTM_INLINE uint64_t bits_lowest_if_any(uint64_t word) {
 #endif
 }
 
-// Index of the highest set bit; `word` is not zero.
-RTM_INLINE unsigned bits_highest(uint64_t word) { return 63u ^ (unsigned)__builtin_clzll(word); }
+// Index of the highest set bit; `word` is not zero. (After the builtin gcc clears the upper half once more.)
+RTM_INLINE uint64_t bits_highest(uint64_t word) {
+#if defined(__x86_64__)
+  uint64_t place;
+  __asm__("bsrq %1, %0" : "=r"(place) : "r"(word) : "cc");
+  return place;
+#else
+  return 63u ^ (uint64_t)__builtin_clzll(word);
+#endif
+}
 
 // floor(log2(value)); `value` is not zero.
 RTM_INLINE unsigned bits_log2(uint32_t value) { return 31u ^ (unsigned)__builtin_clz(value); }

@@ -256,7 +256,7 @@ RTM_INLINE void look_in_next_leaf(struct heap *heap) {
   if (RTM_LIKELY(tree->bits != 0)) look(heap);
 }
 
-// No free span has EXTENT_ENOUGH granules: from then on as much as possible comes back, and new pages are short.
+// No free span is enough (extent_start): from then on as much as possible comes back, and new pages are short.
 RTM_INLINE bool is_scarce(const struct heap *heap) { return RTM_UNLIKELY(heap->extent.lists < heap->extent.enough); }
 
 // Between two groups REST bytes are handed out, unless memory is scarce: blocks that are looked for less often come
@@ -339,11 +339,18 @@ RTM_INLINE void visit(struct heap *heap, unsigned class) {
   wait_for_time(heap, idle);
 }
 
-// One piece of what is to be done, a shorter one than in `tidy`.
+// A class is visited in every ROUNDth operation that finds nothing to collect. Where memory is scarce, in every
+// ROUND_SCARCEth whatever there is to collect: it may never end, and the pages of classes that are no longer asked for
+// would wait behind it.
+enum { ROUND = 8, ROUND_SCARCE = 4 };
+
+// Memory is scarce. One piece of what is to be done, a shorter one than in `tidy`.
 RTM_INLINE void save(struct heap *heap, unsigned class) {
   struct extent_tree *tree = &heap->extent.tree[PAGES];
   if (!may_look(heap)) {
     give_page(heap, pop_waiting(heap));
+  } else if (heap->turn++ % ROUND_SCARCE == 0) {
+    visit(heap, class);
   } else if (tree->bits) {
     look(heap);
   } else if (tree->leaves) {
@@ -352,7 +359,6 @@ RTM_INLINE void save(struct heap *heap, unsigned class) {
     take_group(heap, tree);
   } else {
     next_top(tree);
-    visit(heap, class);
   }
 }
 
@@ -381,7 +387,6 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *extend(struct heap *heap, struct spa
     return block;
   }
   if (tidy(heap, page->kind)) return page_extend_one(page);
-  enum { ROUND = 8 };
   if (heap->turn++ % ROUND && !is_scarce(heap)) return take_fresh(page);
   visit(heap, page->kind);
   return page_extend_one(page);

@@ -34,7 +34,7 @@ enum {
   EXTENT_END = SEGMENT_GRANULES - 2,  // and those from here on are the end
   EXTENT_GRANULES = EXTENT_END - EXTENT_FIRST,
   EXTENT_WAITING = 2,
-  EXTENT_ENOUGH = 2 * PAGE_GRANULES_MAX,
+  EXTENT_ENOUGH = 3 * PAGE_GRANULES_MAX,
   EXTENT_LEAF = 1024,
   EXTENT_GROUPS = 1024,   // of each tree; half of hint.h's HINT_GROUPS_MOST
   EXTENT_SPAN_MAX = 480,  // granules: two of the largest blocks fit in a segment; larger ones have stores
@@ -83,7 +83,7 @@ struct extent {
   uint32_t waiting;            // empty pages in heap->waiting: EXTENT_WAITING at most
   uint32_t waiting_length;     // of the first of them; 0: none
   uint64_t lists;              // the bits of those that are not empty
-  uint64_t enough;             // the bit of the first list whose spans have EXTENT_ENOUGH granules
+  uint64_t enough;             // the bit of the first list of which every span is enough (extent_start)
   struct extent_list list[EXTENT_LISTS];
   // By length: where its list is, in bytes from list[0]; and the first list of which every span is at least as long.
   uint16_t list_of[EXTENT_GRANULES + 1];
@@ -99,11 +99,13 @@ struct extent {
 void extent_share(uint64_t chunks);
 // Bytes for the list of the chunks and their leaves; and for an extent's trees of so many granules, at most
 // EXTENT_MOST. `shares`: it may take chunks (with one leaf each, beside its own, at most what EXTENT_MOST is).
+// `longest`: granules of its longest span. Where no free span has these and a page's granules, memory is scarce: as much
+// as can comes back, while there is still one for it.
 size_t extent_share_bytes(uint64_t chunks);
 size_t extent_bytes(uint64_t granules, bool shares);
 // These in so many bytes of memory, at a multiple of EXTENT_ALIGNMENT, that are zero. O(granules).
 void extent_share_at(char *memory);
-void extent_start(struct heap *heap, uint64_t granules, bool shares, char *memory);
+void extent_start(struct heap *heap, uint64_t granules, uint32_t longest, bool shares, char *memory);
 // A further piece: `granules` free ones from granule `at` of the window on, which is number `number` of the extent.
 // They are EXTENT_GRANULES from EXTENT_FIRST of a segment on, which follows that of the last such piece; or, once,
 // fewer and anywhere in [EXTENT_FIRST, EXTENT_END). The granule in front is nobody's from now on, and that behind is no

@@ -20,7 +20,6 @@ static void make_lists(struct extent *extent) {
     extent->list_of[length] = (uint16_t)(list * sizeof *extent->list);
     extent->list_for[length] = (uint8_t)(length == first ? list : list + 1);
   }
-  extent->enough = extent->list[extent->list_for[EXTENT_ENOUGH]].bit;
 }
 
 static void put_below(struct hint_word *word, struct hint_word *parent, size_t place) {
@@ -78,7 +77,13 @@ size_t extent_bytes(uint64_t granules, bool shares) {
   return leaves * 2 * EXTENT_LEAF + 2 * groups_of(leaves, reserve_of(shares)) * sizeof(struct hint_group);
 }
 
-void extent_start(struct heap *heap, uint64_t granules, bool shares, char *memory) {
+static uint64_t enough_for(const struct extent *extent, uint32_t longest) {
+  uint32_t enough = longest + PAGE_GRANULES_MAX;
+  if (enough < EXTENT_ENOUGH) enough = EXTENT_ENOUGH;
+  return extent->list[extent->list_for[enough < EXTENT_SPAN_MAX ? enough : EXTENT_SPAN_MAX]].bit;
+}
+
+void extent_start(struct heap *heap, uint64_t granules, uint32_t longest, bool shares, char *memory) {
   struct extent *extent = &heap->extent;
   extent->reserve = shares ? &shared : &rtm_no_reserve;
   size_t leaves = own_leaves(granules), groups = groups_of(leaves, extent->reserve);
@@ -88,6 +93,7 @@ void extent_start(struct heap *heap, uint64_t granules, bool shares, char *memor
   make_tree(heap, EXTENT_PAGES, group, groups, leaves);
   make_tree(heap, EXTENT_MEDIUMS, group + groups, groups, leaves);
   make_lists(extent);
+  extent->enough = enough_for(extent, longest);
 }
 
 // So many granules from `at` on are one span, in use; the first is number `number`. What is before them is nobody's.

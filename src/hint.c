@@ -93,7 +93,7 @@ RTM_INLINE void lower(struct hint_word *leaf, uint64_t bit) {
   if (settle_level(leaf)) settle_level(leaf->parent);
 }
 
-void hint_lower(struct span *span) { lower(span->hint, span->hint_bit); }
+void hint_lower(struct hint_word *leaf, uint64_t bit) { lower(leaf, bit); }
 
 RTM_INLINE uint64_t leaf_bits(struct hint_leaf *leaf) {
   return atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);

@@ -126,20 +126,19 @@ RTM_INLINE void hint_found(struct hints *hints, const struct span *span) {
 }
 // Puts the stash and what was found back, for a thread that leaves the heap.
 void hint_empty_stash(struct hints *hints);
-// A span of the class whose bit is set, and stays so; NULL where none is found at a glance. Owner only. 12
+// The bits of a leaf of the class, which stay as they are; 0 where none is found at a glance. Owner only. 11
 // instructions.
-RTM_INLINE struct span *hint_peek(struct hints *hints, unsigned class) {
+RTM_INLINE uint64_t hint_peek(struct hints *hints, unsigned class, struct hint_leaf **leaf) {
   struct hint_group *group = hints->class[class].group;
-  if (!group) return NULL;
+  if (!group) return 0;
   uint64_t leaves = atomic_load_explicit(&group->word.bits, memory_order_seq_cst);
-  if (!leaves) return NULL;
-  struct hint_leaf *leaf = group->leaf[bits_lowest(leaves)];
-  uint64_t spans = atomic_load_explicit(&leaf->word.bits, memory_order_seq_cst);
-  return spans ? leaf->span[bits_lowest(spans)] : NULL;
+  if (!leaves) return 0;
+  *leaf = group->leaf[bits_lowest(leaves)];
+  return atomic_load_explicit(&(*leaf)->word.bits, memory_order_seq_cst);
 }
-// Clears the span's own bit, whether it is set or not, before the owner looks at its remote words without having been
-// led there. O(1).
-void hint_lower(struct span *span);
+// Clears a place's bit, whether it is set or not, before the owner looks at the span's remote words without having been
+// led there by hint_find_any. O(1).
+void hint_lower(struct hint_word *leaf, uint64_t bit);
 
 // All that the program had of the page was found freed: its group has every fourth search, as more may have come back
 // whole there.

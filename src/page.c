@@ -344,7 +344,7 @@ RTM_INLINE void *take_collected(struct heap *heap, struct span *page) {
 // What others have freed in a page comes back.
 static RTM_NOINLINE void *take_remote(struct heap *heap, struct span *page) {
   uint32_t blocks;
-  hint_lower(page);
+  hint_lower(page->hint, page->hint_bit);
   if (RTM_UNLIKELY(collect(page, &blocks) == MORE)) hint_raise(page->hint, page->hint_bit);
   return take_collected(heap, page);
 }
@@ -355,19 +355,35 @@ static RTM_NOINLINE void *take_remote_and_collect(struct heap *heap, struct span
   bool more;
   void *block = page_take_remote(page, &more);
   if (!more) {
-    hint_lower(page);
+    hint_lower(page->hint, page->hint_bit);
     if (RTM_UNLIKELY(page_has_remote(page))) hint_raise(page->hint, page->hint_bit);
   }
   remote_collect_piece(heap);
   return block;
 }
 
-// Nothing of the class is at hand, and no page of it is queued.
+RTM_INLINE bool has_remote(struct span *page) { return page && page_has_remote(page); }
+
+// The leaf's bit came late: it is cleared, and another page serves.
+static RTM_NOINLINE void *take_past_late(struct heap *heap, struct hint_leaf *leaf, uint64_t bit, struct span *page) {
+  hint_lower(&leaf->word, bit);
+  if (has_remote(leaf->span[bits_lowest(bit)])) hint_raise(&leaf->word, bit);
+  return take_remote(heap, page);
+}
+
+// Nothing of the class is at hand, and no page of it is queued. Where the first of its hints leads to nothing, the last
+// one is looked at: or the class would get a new page each time, however much others have freed behind a late bit.
 static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);
-  page = hint_peek(&heap->hints, class);
-  if (!page || !page_has_remote(page)) return take_from_new(heap, class);
+  struct hint_leaf *leaf;
+  uint64_t bits = hint_peek(&heap->hints, class, &leaf);
+  if (!bits) return take_from_new(heap, class);
+  page = leaf->span[bits_lowest(bits)];
+  if (RTM_UNLIKELY(!has_remote(page))) {
+    page = leaf->span[bits_highest(bits)];
+    return has_remote(page) ? take_past_late(heap, leaf, bits & -bits, page) : take_from_new(heap, class);
+  }
   return SECURE_VARIANT || heap->turn++ % ROUND ? take_remote(heap, page) : take_remote_and_collect(heap, page);
 }
 

@@ -126,10 +126,10 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
   return least;
 }
 
-// What the recorded thread had in pages and spans at one time, and for what their places may cost an eighth of the
-// pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE or the longest span if that is longer.
-// (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back when there is
+// What the recorded thread had in pages and spans at one time, and for what their places may cost a PAGES_PART of the
+// pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE and the longest span. (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back when there is
 // time, an extent at once. Where there are many, it is a smaller part of them.)
+enum { PAGES_PART = 12 };
 static uint64_t extent_granules(const struct profile_record *thread) {
   enum { MORE = 64, FEW = (8 << 20) / GRANULE_SIZE };
   uint64_t granules = thread->granules;
@@ -137,9 +137,9 @@ static uint64_t extent_granules(const struct profile_record *thread) {
   // Spans above EXTENT_SPAN_MAX have stores.
   uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
   uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
-  uint64_t more = granules + (granules + spans + (spans < FEW ? spans : FEW)) / 8;
+  uint64_t more = granules + (granules - spans) / PAGES_PART + (2 * spans + (spans < FEW ? spans : FEW)) / 8;
   uint64_t parts = least_apart(thread, largest);
-  return (parts > more ? parts : more) + (largest > MORE ? largest : MORE);
+  return (parts > more ? parts : more) + MORE + largest;
 }
 
 // ---- the reserve of chunks ----
@@ -173,9 +173,9 @@ static uint64_t beyond_least(const struct profile *profile) {
   return beyond < most ? beyond : most;
 }
 
-// For what is left of a thread's last chunk half a one; and an eighth, as in an extent.
+// For what is left of a thread's last chunk half a one; and as much more as of the pages in an extent.
 static uint64_t chunks_for(uint64_t beyond, uint64_t threads) {
-  return (beyond + beyond / 8 + threads * (EXTENT_CHUNK / 2) + EXTENT_CHUNK - 1) / EXTENT_CHUNK;
+  return (beyond + beyond / PAGES_PART + threads * (EXTENT_CHUNK / 2) + EXTENT_CHUNK - 1) / EXTENT_CHUNK;
 }
 
 uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
@@ -232,6 +232,7 @@ static void plan_spans(const struct profile_record *thread, size_t spans_most, s
   }
   struct profile_record left = spans_most < EXTENT_MAX ? without_larger(thread, spans_most) : *thread;
   plan->granules = extent_granules(&left);
+  plan->longest = left.span_largest < EXTENT_SPAN_MAX ? left.span_largest : EXTENT_SPAN_MAX;
   plan->reserve += (plan->granules - left.granules) << GRANULE_SHIFT;
 }
 

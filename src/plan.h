@@ -17,7 +17,8 @@ struct plan {
   uint64_t blocks[BINS];  // of the bin's own store; 0: it has none
   uint16_t store[BINS];   // the bin whose store has the blocks for this one: itself, or a larger one; 0: none
   size_t spans_most;      // bytes; what is larger has stores
-  uint64_t granules;      // of the extent (mode `seg`)
+  uint64_t granules;      // of the extent (mode `seg`),
+  uint32_t longest;       // and of the longest span in it
   uint64_t reserve;       // bytes beyond what the recorded thread had in pages and spans
 };
 

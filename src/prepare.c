@@ -263,7 +263,7 @@ static bool make_heaps(struct layout *l, char *hints,
     l->heap[i] = heap;
     begin_stores((struct stores *)(base + places.stores), heap, &plan, l->mode);
     start = make_stores(l, heap, &plan, start, base + places.trees);
-    if (l->mode == MODE_SEG) extent_start(heap, plan.granules, shares(thread), hints + places.hints);
+    if (l->mode == MODE_SEG) extent_start(heap, plan.granules, plan.longest, shares(thread), hints + places.hints);
     made->reserve += plan.reserve;
     enlist(heap->stores, &made->all, last);
     last = heap->stores;

@@ -32,6 +32,7 @@
 #define GROUP_ONLY 16       /* the freeing thread raises the group only if it raised the leaf itself */
 #define FOUND_LOST 17       /* the thread leaves with a place that a search has found, which the heap forgets */
 #define NO_SECOND_LOOK 18   /* the owner takes one block, clears the hint, and does not look for others */
+#define LATE_LOST 19        /* the owner finds nothing, clears the hint as late, and does not look once more */
 
 #ifndef BROKEN
 #define BROKEN 0

@@ -120,6 +120,23 @@ skipped:
 #endif
      fi;
      span = 0; settled = false
+  :: true -> /* a bit that came late is cleared, and its place looked at once more (take_past_late) */
+     select(span : 0 .. SPANS - 1);
+     if
+     :: hint[span] == NONE
+     :: else ->
+        hint_lower(span);
+#if BROKEN != LATE_LOST
+        w = 0;
+        do
+        :: w < WORDS && !remote[span * WORDS + w] -> w++
+        :: w < WORDS && remote[span * WORDS + w] -> hint_raise(hint[span]); break
+        :: else -> break
+        od;
+        w = 0; before = 0
+#endif
+     fi;
+     span = 0; settled = false
   :: true -> /* one of its blocks */
      select(span : 0 .. SPANS - 1);
      if

@@ -45,7 +45,7 @@ static void start_heap(uint32_t granules, bool shares) {
   heap->unusual = true;
   heap->store_from = EXTENT_MAX + 1;
   heap->store_reach = BIN_SIZE_MAX + 1 - heap->store_from;
-  extent_start(heap, granules, shares, os_map(bits_round_up(extent_bytes(granules, shares), GRANULE_SIZE)));
+  extent_start(heap, granules, 0, shares, os_map(bits_round_up(extent_bytes(granules, shares), GRANULE_SIZE)));
   uint32_t at = take_granules(divided_up(granules, EXTENT_GRANULES) * SEGMENT_GRANULES) + EXTENT_FIRST;
   for (uint32_t made = 0, length; made < granules; made += length, at += SEGMENT_GRANULES) {
     length = granules - made < EXTENT_GRANULES ? granules - made : EXTENT_GRANULES;
@@ -369,6 +369,25 @@ TEST(the_owner_rests_unless_memory_is_scarce) {
   }
   CHECK(begun[0] > 0 && begun[0] <= BLOCKS * SIZE / REST + 1);
   CHECK(begun[1] > 2 * begun[0]);
+  CHECK_EQUAL(misses(), 0);
+  CHECK_SOUND(rtm_check());
+}
+
+// Where memory is scarce, the pages of classes that are no longer asked for come back, though others go on to free.
+TEST(idle_classes_give_their_pages_back_while_others_free) {
+  enum { BLOCKS = 4000, SIZE = 64, IDLE = 20, TURNS = 20 * BLOCKS };
+  static void *blocks[BLOCKS];
+  start(EXTENT_GRANULES);
+  struct random random = test_random(0);
+  for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = rtm_malloc(SIZE);
+  for (unsigned i = 0; i < IDLE; i++) rtm_free(rtm_malloc(2000 + 256 * i));
+  while (heap->extent.lists >= heap->extent.enough) CHECK(rtm_malloc(16 * GRANULE_SIZE));
+  for (unsigned turn = 0; turn < TURNS; turn++) {
+    unsigned i = (unsigned)random_below(&random, BLOCKS);
+    free_elsewhere(blocks[i]);
+    blocks[i] = rtm_malloc(SIZE);
+  }
+  for (unsigned i = 0; i < IDLE; i++) CHECK(heap->page[size_class(2000 + 256 * i)] == &rtm_no_page);
   CHECK_EQUAL(misses(), 0);
   CHECK_SOUND(rtm_check());
 }

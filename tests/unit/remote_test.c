@@ -105,6 +105,40 @@ TEST(medium_and_huge_blocks_come_back) {
   }
 }
 
+static bool is_first_of_its_class(const struct span *page) {
+  struct hint_leaf *leaf = (struct hint_leaf *)page->hint;
+  return leaf->class == &rtm_heap->hints.class[page->kind] && page->hint_bit == 1;
+}
+
+// A thread that was stopped between two instructions sets a page's bit after the blocks were taken: what others have
+// freed in other pages of the class comes back nevertheless.
+TEST(a_late_bit_does_not_make_a_class_grow) {
+  enum { COUNT = 3000, SIZE = 112, TURNS = 20 };
+  static void *blocks[COUNT], *freed[COUNT];
+  rtm_free(rtm_malloc(1));
+  unsigned class = size_class(SIZE);
+  for (unsigned i = 0; i < COUNT; i++) blocks[i] = take(SIZE);
+  struct span *late = NULL;
+  for (unsigned i = 0; i < COUNT; i++)
+    if (is_first_of_its_class(page_of(blocks[i]))) late = page_of(blocks[i]);
+  CHECK(late);
+  uint32_t pages = rtm_heap->pages[class];
+  for (unsigned turn = 0; turn < TURNS; turn++) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < COUNT; i++)
+      if (page_of(blocks[i]) != late) freed[count++] = blocks[i];
+    free_by_another_thread(freed, count);
+    for (unsigned i = 0; i < COUNT; i++) {
+      if (page_of(blocks[i]) == late) continue;
+      hint_raise(late->hint, late->hint_bit);
+      blocks[i] = take(SIZE);
+    }
+  }
+  CHECK(rtm_heap->pages[class] <= pages + 1);
+  free_by_another_thread(blocks, COUNT);
+  check_nothing_held();
+}
+
 // Memory of a class that is no longer asked for comes back as others are.
 TEST(blocks_of_a_forgotten_class_come_back) {
   enum { COUNT = 20000, ROUNDS = 20 };

@@ -12,6 +12,7 @@ from rtmalloc_tools.profile.size_classes import (
     EXTENT_FEW,
     EXTENT_MAX,
     EXTENT_MORE,
+    EXTENT_PAGES_PART,
     GRANULE,
     SEGMENT,
     block_size,
@@ -33,8 +34,8 @@ def apart(record: Record, length: int, longer: int) -> int:
 
 
 def extent_granules(record: Record) -> int:
-    """Granules for what was in pages and spans at one time, an eighth of the pages, a quarter of the spans and an
-    eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE or the longest span."""
+    """Granules for what was in pages and spans at one time, a twelfth of the pages, a quarter of the spans and an
+    eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE and the longest span."""
     granules = record.granules
     if not granules:
         return 0
@@ -48,8 +49,8 @@ def extent_granules(record: Record) -> int:
             parts = min(parts, apart(record, length, longer))
         longer += record.blocks[number]
     spans = min(record.span_granules, granules)
-    more = (granules + spans + min(spans, EXTENT_FEW)) // 8
-    return max(parts, granules + more) + max(EXTENT_MORE, largest)
+    more = (granules - spans) // EXTENT_PAGES_PART + (2 * spans + min(spans, EXTENT_FEW)) // 8
+    return max(parts, granules + more) + EXTENT_MORE + largest
 
 
 @dataclass(frozen=True)

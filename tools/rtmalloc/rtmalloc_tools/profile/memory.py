@@ -11,6 +11,7 @@ from rtmalloc_tools.profile.level import levelled
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
     EXTENT_MAX,
+    EXTENT_PAGES_PART,
     GRANULE,
     PAGE_KINDS,
     SEGMENT,
@@ -22,10 +23,10 @@ from rtmalloc_tools.profile.stores import Store, stores_of
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
     "order it asks for what the profile counts. What it does not count is a miss, and comes on top.",
-    "seg": "What the allocator makes ready: the recorded pages and spans, an eighth of the pages, a quarter of the "
-    "spans, an eighth of the first 8 MiB of them and 256 KiB more, and where threads race, the least of each and what "
-    "they share; for large spans stores, where those take less. Not a bound of what the program needs: another order "
-    "of requests may fragment more, and is then a miss.",
+    "seg": "What the allocator makes ready: the recorded pages and spans, a twelfth of the pages, a quarter of the "
+    "spans, an eighth of the first 8 MiB of them, 256 KiB and the longest span more, and where threads race, the least "
+    "of each and what they share; for large spans stores, where those take less. Not a bound of what the program "
+    "needs: another order of requests may fragment more, and is then a miss.",
 }
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
@@ -133,7 +134,7 @@ def shared(profile: Profile, mode: str) -> Shared:
         max(at_once(profile) - sum(record.granules_least for record in threads), 0),
         sum(record.granules - record.granules_least for record in sharing),
     )
-    chunks = -(-(beyond + beyond // 8 + len(sharing) * (CHUNK // 2)) // CHUNK)
+    chunks = -(-(beyond + beyond // EXTENT_PAGES_PART + len(sharing) * (CHUNK // 2)) // CHUNK)
     before = sum(extent_granules(record) for record in sharing)
     after = sum(extent_granules(own(record)) for record in sharing) + chunks * CHUNK
     too_large = chunks * CHUNK > SHARE_MOST or any(extent_granules(own(record)) > SHARE_MOST for record in sharing)

@@ -13,6 +13,7 @@ SEGMENT = 4 << 20
 # What loading makes beyond the profile's peaks (src/plan.c).
 BLOCKS_MORE = 2  # blocks of each size in pages
 EXTENT_MORE = 64  # granules
+EXTENT_PAGES_PART = 12
 EXTENT_FEW = (8 << 20) // GRANULE
 STORE_BLOCKS_MAX = 64**4  # src/store.h
 PAGE_KINDS = (("small", 4 << 10), ("medium", 32 << 10), ("large", 64 << 10))
@@ -27,8 +28,8 @@ def block_size(bin_number: int) -> int:
 
 
 def extent_room(granules: int) -> int:
-    """What a profile may grow by and stay as it is: of what mode `seg` adds, an eighth and half the rest."""
-    return granules // 8 + EXTENT_MORE // 2
+    """What a profile may grow by and stay as it is: of what mode `seg` adds, a twelfth and half the rest."""
+    return granules // EXTENT_PAGES_PART + EXTENT_MORE // 2
 
 
 def kind_of(bin_number: int) -> str:

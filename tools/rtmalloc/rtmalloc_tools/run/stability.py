@@ -8,6 +8,7 @@ from rtmalloc_tools.profile.combine import Change, grows_beyond
 from rtmalloc_tools.profile.level import levelled
 from rtmalloc_tools.profile.memory import at_once, shared
 from rtmalloc_tools.profile.profile_format import Profile
+from rtmalloc_tools.profile.size_classes import EXTENT_PAGES_PART
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ def after_run(progress: Progress, profile: Profile, headroom: float) -> Progress
 
 
 def shared_grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change]:
-    """Where threads that race share a reserve, all together must not need more either: an eighth is made ready."""
+    """Where threads that race share a reserve, all together must not need more either: a twelfth is made ready."""
     old, new = at_once(known), at_once(grown)
-    if new <= old * (1 + max(headroom, 1 / 8)) or not shared(known, "seg").chunks:
+    if new <= old * (1 + max(headroom, 1 / EXTENT_PAGES_PART)) or not shared(known, "seg").chunks:
         return []
     return [Change("whole process", "granules in pages and spans", old, new)]
