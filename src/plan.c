@@ -127,8 +127,9 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
 }
 
 // What the recorded thread had in pages and spans at one time, and for what their places may cost a PAGES_PART of the
-// pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE and the longest span. (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back when there is
-// time, an extent at once. Where there are many, it is a smaller part of them.)
+// pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE and the longest span, for which who
+// shares has chunks. (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back
+// when there is time, an extent at once. Where there are many, it is a smaller part of them.)
 enum { PAGES_PART = 12 };
 static uint64_t extent_granules(const struct profile_record *thread) {
   enum { MORE = 64, FEW = (8 << 20) / GRANULE_SIZE };
@@ -139,7 +140,7 @@ static uint64_t extent_granules(const struct profile_record *thread) {
   uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
   uint64_t more = granules + (granules - spans) / PAGES_PART + (2 * spans + (spans < FEW ? spans : FEW)) / 8;
   uint64_t parts = least_apart(thread, largest);
-  return (parts > more ? parts : more) + MORE + largest;
+  return (parts > more ? parts : more) + MORE + (thread->flags & PROFILE_SHARES ? 0 : largest);
 }
 
 // ---- the reserve of chunks ----
@@ -153,24 +154,44 @@ static uint32_t own_granules(const struct profile_record *thread) {
   return thread->granules_least ? thread->granules_least : 1;
 }
 
-static uint64_t own_extent(const struct profile_record *thread) {
+static uint64_t extent_of_sharing(const struct profile_record *thread, uint32_t granules) {
   struct profile_record own = *thread;
-  own.granules = own_granules(thread);
+  own.granules = granules;
+  own.flags |= PROFILE_SHARES;
   return extent_granules(&own);
 }
 
-// What threads had beyond the least of each, in the run where that was the most: at most what their peaks are beyond
-// it.
-static uint64_t beyond_least(const struct profile *profile) {
-  uint64_t at_once = 0, least = 0, most = 0;
+static bool is_first_of_routine(const struct profile *profile, const struct profile_record *record) {
+  const struct profile_record *first = profile->record;
+  while (!profile_is_thread(first) || !profile_same_routine(first, record)) first++;
+  return first == record;
+}
+
+// What threads had together beyond the least of each: at most what the peaks of those that share are beyond it. `of`: of
+// its routine; NULL: all.
+static uint64_t beyond_least(const struct profile *profile, uint64_t together, const struct profile_record *of) {
+  uint64_t least = 0, most = 0;
   for (uint32_t at = 0; at < profile->header->records; at++) {
     const struct profile_record *record = &profile->record[at];
-    if (!profile_is_thread(record)) at_once = record->granules;
-    if (profile_is_thread(record)) least += record->granules_least;
+    if (!profile_is_thread(record) || (of && !profile_same_routine(record, of))) continue;
+    least += record->granules_least;
     if (may_share(record)) most += record->granules - record->granules_least;
   }
-  uint64_t beyond = at_once > least ? at_once - least : 0;
+  uint64_t beyond = together > least ? together - least : 0;
   return beyond < most ? beyond : most;
+}
+
+// In the run where all threads had the most, or where those of each routine had, whichever is less.
+static uint64_t most_beyond_least(const struct profile *profile) {
+  uint64_t all = 0, routines = 0;
+  for (uint32_t at = 0; at < profile->header->records; at++) {
+    const struct profile_record *record = &profile->record[at];
+    if (!profile_is_thread(record))
+      all = beyond_least(profile, record->granules, NULL);
+    else if (is_first_of_routine(profile, record))
+      routines += beyond_least(profile, record->together, record);
+  }
+  return all < routines ? all : routines;
 }
 
 // For what is left of a thread's last chunk half a one; and as much more as of the pages in an extent.
@@ -180,13 +201,14 @@ static uint64_t chunks_for(uint64_t beyond, uint64_t threads) {
 
 uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   const uint64_t most = EXTENT_MOST / 2;  // a heap has a place for all chunks beside its own
-  uint64_t before = 0, after = 0, threads = 0, beyond = beyond_least(profile);
+  uint64_t before = 0, after = 0, threads = 0, beyond = most_beyond_least(profile);
   struct profile_record *end = profile->record + profile->header->records;
   for (struct profile_record *record = profile->record; record < end; record++) {
     if (!may_share(record)) continue;
-    if (own_extent(record) > most) return 0;
-    before += extent_granules(record);
-    after += own_extent(record);
+    uint64_t own = extent_of_sharing(record, own_granules(record));
+    if (own > most) return 0;
+    before += extent_of_sharing(record, record->granules);
+    after += own;
     threads++;
   }
   uint64_t chunks = chunks_for(beyond, threads);

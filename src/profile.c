@@ -162,6 +162,7 @@ static void merge_record(struct profile_record *mine, const struct profile_recor
   most(&mine->span_largest, other->span_largest);
   most(&mine->threads_peak, other->threads_peak);
   most(&mine->page_granules, other->page_granules);
+  most(&mine->together, other->together);
   for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) most(&mine->large_from[i], other->large_from[i]);
   for (unsigned i = 0; i < PROFILE_EIGHTS; i++) most(&mine->small_at_once[i], other->small_at_once[i]);
 }
@@ -271,12 +272,15 @@ static uint32_t least_of_alike(const struct standing *mine, const struct standin
 static void level(struct profile *profile, const struct standing *weighed, const struct standing *needing,
                   uint32_t count) {
   struct profile_record most_of_alike = {0};
+  uint32_t together = 0;
+  for (uint32_t i = 0; i < count; i++) most(&together, profile->record[weighed[i].at].together);
   for (uint32_t i = 0, merged = 0; i < count; i++) {
     struct profile_record *record = &profile->record[weighed[i].at];
     for (; merged < count && needing[merged].need <= weighed[i].weight; merged++)
       merge_record(&most_of_alike, &profile->record[needing[merged].at]);
     merge_record(record, &most_of_alike);
     record->granules_least = least_of_alike(&weighed[i], weighed, weighed + count);
+    record->together = together;
   }
 }
 

@@ -7,7 +7,7 @@
 #include "message.h"
 
 enum {
-  PROFILE_VERSION = 6,
+  PROFILE_VERSION = 7,
   PROFILE_MODULE = 56,
   PROFILE_PAGE_KINDS = 3,
   PROFILE_PROCESS = 1,
@@ -32,6 +32,7 @@ struct __attribute__((packed, aligned(4))) profile_record {
   // Granules of all blocks at their peaks, in the run where these were the fewest; 0: one run had no such thread.
   uint32_t least;
   uint32_t granules_least;  // what `granules` was in the run where it was the fewest; 0: one run had no such thread
+  uint32_t together;        // `granules` of all threads of its routine, in the run where they were the most
   // Blocks larger than BLOCK_MAX << i at one time.
   uint32_t large_from[PROFILE_DOUBLINGS];
   // Blocks of the bins 8i + 1 to 8i + 8 at one time.
@@ -46,7 +47,7 @@ struct profile_header {
   uint64_t bytes, reserved, checksum;
 };
 _Static_assert(sizeof(struct profile_header) == 64, "as the format says");
-_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 40 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
+_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 44 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
                "as the format says");
 
 // A whole profile in memory of its own (os_map).
@@ -73,7 +74,7 @@ void profile_same_runs(struct profile *profile, const struct profile *old);
 // those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each, unless the runs
 // tell them apart: in PROFILE_TELLS runs or more, the one never had as many as the other always had. (A program may
 // start all its threads at one routine, as the JVM does.) Threads that are alike both ways get the least of what they
-// had at least, too. False: out of memory, and nothing changed.
+// had at least, too; and all of a routine what they had together. False: out of memory, and nothing changed.
 enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 bool profile_level(struct profile *profile);
 bool profile_same_routine(const struct profile_record *a, const struct profile_record *b);

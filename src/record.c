@@ -165,6 +165,13 @@ static void add_peaks(struct profile_record *whole, const struct profile_record 
   for (unsigned i = 0; i < PROFILE_EIGHTS; i++) whole->small_at_once[i] += thread->small_at_once[i];
 }
 
+// Of the threads, without the whole process.
+static void count_together(struct profile_record *threads_from, const struct profile_record *end) {
+  for (struct profile_record *one = threads_from; one < end; one++)
+    for (const struct profile_record *other = threads_from; other < end; other++)
+      if (profile_same_routine(one, other)) one->together += other->granules;
+}
+
 static void collect(struct profile *profile) {
   struct profile_record *whole = &profile->record[0], *thread = whole + 1;
   whole->module[0] = '*';
@@ -178,6 +185,7 @@ static void collect(struct profile *profile) {
     thread->granules_least = thread->granules;
     add_peaks(whole, thread);
   }
+  count_together(whole + 1, thread);
   whole->least = profile_weight(whole);
   whole->granules_least = whole->granules;
 }

@@ -28,6 +28,7 @@ def records(draw, module: str | None = None) -> Record:
         page_granules=draw(words),
         least=draw(words),
         granules_least=draw(words),
+        together=draw(words),
         large_from=tuple(draw(st.lists(words, min_size=DOUBLINGS, max_size=DOUBLINGS))),
         small_at_once=tuple(draw(st.lists(words, min_size=EIGHTS, max_size=EIGHTS))),
     )

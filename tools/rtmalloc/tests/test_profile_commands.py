@@ -267,7 +267,7 @@ def test_threads_of_one_routine_get_the_maximum_over_all():
 )
 def test_threads_that_race_share_a_reserve(peaks, least, at_once, own, chunks):
     threads = [
-        record("app", 9, number, {64: 250}, granules=peak, granules_least=few, span_largest=64)
+        record("app", 9, number, {64: 250}, granules=peak, granules_least=few, together=at_once, span_largest=64)
         for number, (peak, few) in enumerate(zip(peaks, least, strict=True))
     ]
     plan = shared(profile(*threads, record("*", granules=at_once)), "seg")
@@ -275,6 +275,23 @@ def test_threads_that_race_share_a_reserve(peaks, least, at_once, own, chunks):
     assert shared(profile(*threads, record("*", granules=at_once)), "pag").chunks == 0
     longer = [replace(one, span_largest=65) for one in threads]  # than a chunk
     assert shared(profile(*longer, record("*", granules=at_once)), "seg").chunks == 0
+
+
+def test_what_other_routines_need_is_not_in_the_reserve():
+    def threads(together: int):
+        return (
+            record("", 0, 0, {64: 250}, granules=2200, granules_least=200, together=2200, span_largest=400),
+            *(
+                record("git", 9, index, {64: 250}, granules=3800, granules_least=0, together=together)
+                for index in range(2)
+            ),
+            record("*", granules=8600),
+        )
+
+    # What the two had at one time, a twelfth, and half a chunk each; without that what all had, less the main thread's
+    # least: there was a run where it had no more.
+    assert shared(profile(*threads(6400)), "seg").chunks == -(-(6400 + 6400 // 12 + 64) // 64)
+    assert shared(profile(*threads(7600)), "seg").chunks == 0
 
 
 def test_a_mistyped_subcommand_names_the_nearest(rtmalloc):

@@ -45,18 +45,19 @@ def test_the_layout_is_as_documented():
                 page_granules=44,
                 least=6,
                 granules_least=7,
+                together=90,
                 large_from=(2, 1, *[0] * 23),
                 small_at_once=(4, *[0] * 8),
             )
         )
     )
-    size = 72 + 4 * BINS + 40 + 4 * 25 + 4 * 9
+    size = 72 + 4 * BINS + 44 + 4 * 25 + 4 * 9
     assert contents[:8] == b"RTMPROF\n"
-    assert struct.unpack_from("<IIQIIIIQQ", contents, 8) == (6, 64, 7, 1, size, BINS, 1, 64 + size, 0)
+    assert struct.unpack_from("<IIQIIIIQQ", contents, 8) == (7, 64, 7, 1, size, BINS, 1, 64 + size, 0)
     assert contents[64 : 64 + 56] == b"app".ljust(56, b"\0")
     assert struct.unpack_from("<QII", contents, 64 + 56) == (0x1234, 1, 0)
     assert struct.unpack_from("<II", contents, 64 + 72) == (0, 5)
-    assert struct.unpack_from("<13I", contents, 64 + 72 + 4 * BINS) == (3, 2, 1, 50, 9, 8, 0, 44, 6, 7, 2, 1, 0)
+    assert struct.unpack_from("<14I", contents, 64 + 72 + 4 * BINS) == (3, 2, 1, 50, 9, 8, 0, 44, 6, 7, 90, 2, 1, 0)
     assert struct.unpack_from("<2I", contents, 64 + size - 36) == (4, 0)
     assert len(contents) == 64 + size
 
@@ -119,7 +120,7 @@ def test_every_truncation_is_seen():
     ("change", "reason"),
     [
         (lambda c: b"PROFILE\n" + c[8:], "is not a profile"),
-        (lambda c: put(c, 8, "<I", 2), "format version 2; this rtmalloc reads version 6"),
+        (lambda c: put(c, 8, "<I", 2), "format version 2; this rtmalloc reads version 7"),
         (lambda c: c + b"\0", "has bytes behind its end"),
         (lambda c: put(c, 64 + 80, "<I", 99), "its checksum does not fit"),
         (lambda c: sealed(put(c, 12, "<I", 128)), "a header of 128 bytes"),

@@ -100,14 +100,15 @@ def test_which_of_threads_that_are_alike_needs_the_most_does_not_matter():
 def test_where_threads_share_a_reserve_their_sum_counts():
     def made(together: int):
         threads = (
-            record("app", 0x40, index, {1: 1}, granules=granules, granules_least=1)
+            record("app", 0x40, index, {1: 1}, granules=granules, granules_least=1, together=together)
             for index, granules in enumerate((5000, 4900, 4800, 4700))
         )
         return profile(record("*", 0, 0, granules=together), *threads, runs=2)
 
     first = after_run(Progress(None), made(5000), 0.05)
     assert after_run(first, made(5400), 0.05).streak == 1
-    assert [change.thread for change in after_run(first, made(5450), 0.05).grown] == ["whole process"]
+    grown = after_run(first, made(5450), 0.05).grown
+    assert [change.thread for change in grown] == ["whole process", "app+0x40"]
 
 
 def test_a_slow_creep_is_not_stable():

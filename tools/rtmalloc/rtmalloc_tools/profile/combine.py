@@ -71,6 +71,7 @@ def maximum(a: Record, b: Record) -> Record:
         span_largest=max(a.span_largest, b.span_largest),
         threads_peak=max(a.threads_peak, b.threads_peak),
         page_granules=max(a.page_granules, b.page_granules),
+        together=max(a.together, b.together),
         large_from=tuple(max(pair) for pair in zip(a.large_from, b.large_from, strict=True)),
         small_at_once=tuple(max(pair) for pair in zip(a.small_at_once, b.small_at_once, strict=True)),
     )
@@ -173,6 +174,7 @@ def with_headroom(profile: Profile, headroom: float) -> Profile:
             granules=more(record.granules),
             span_granules=more(record.span_granules),
             page_granules=more(record.page_granules),
+            together=more(record.together),
             large_from=tuple(more(count) for count in record.large_from),
             small_at_once=tuple(more(count) for count in record.small_at_once),
         )

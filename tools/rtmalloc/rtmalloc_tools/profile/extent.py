@@ -33,9 +33,10 @@ def apart(record: Record, length: int, longer: int) -> int:
     )
 
 
-def extent_granules(record: Record) -> int:
+def extent_granules(record: Record, shares: bool) -> int:
     """Granules for what was in pages and spans at one time, a twelfth of the pages, a quarter of the spans and an
-    eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE and the longest span."""
+    eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE and the longest span, for
+    which who shares has chunks."""
     granules = record.granules
     if not granules:
         return 0
@@ -50,7 +51,7 @@ def extent_granules(record: Record) -> int:
         longer += record.blocks[number]
     spans = min(record.span_granules, granules)
     more = (granules - spans) // EXTENT_PAGES_PART + (2 * spans + min(spans, EXTENT_FEW)) // 8
-    return max(parts, granules + more) + EXTENT_MORE + largest
+    return max(parts, granules + more) + EXTENT_MORE + (0 if shares else largest)
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,14 @@ def without_larger(record: Record, spans_most: int) -> Record:
     )
 
 
-def with_stores_above(record: Record, spans_most: int) -> Extent:
+def with_stores_above(record: Record, spans_most: int, shares: bool) -> Extent:
     """The stores of blocks that could be spans have an eighth and one more of them."""
     stores = [
         (blocks + (blocks // 8 + 1 if size <= EXTENT_MAX else 0), size)
         for blocks, size in large_stores(record, spans_most)
     ]
     left = without_larger(record, spans_most) if spans_most < EXTENT_MAX else record
-    return Extent(extent_granules(left), stores)
+    return Extent(extent_granules(left, shares), stores)
 
 
 def doublings() -> Iterator[int]:
@@ -99,10 +100,10 @@ def doublings() -> Iterator[int]:
 def plan_extent(record: Record, shares: bool) -> Extent:
     """Where an eighth of the memory is saved, spans from some doubling of the size on have stores. `shares`: the thread
     has the least that it needed, and what it needs beyond is in chunks."""
-    best = with_stores_above(record, EXTENT_MAX)
+    best = with_stores_above(record, EXTENT_MAX, shares)
     least = best.bytes - best.bytes // 8
     for spans_most in doublings() if not shares else ():
-        other = with_stores_above(record, spans_most)
+        other = with_stores_above(record, spans_most, shares)
         if other.bytes < least:
             best, least = other, other.bytes
     return best

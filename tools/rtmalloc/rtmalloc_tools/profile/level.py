@@ -31,13 +31,21 @@ def needed(record: Record, runs: int) -> int:
     return max((block_bytes(record) + LITTLE) // ALIKE - LITTLE, always, 0)
 
 
-def levelled(profile: Profile) -> list[Record]:
-    """The threads, each with the maximum over those of its start routine that are alike (src/profile.h)."""
-    threads = [record for record in profile.records if not record.process]
+def by_routine(threads: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
     routines: dict[tuple[str, int], list[Record]] = {}
     for record in threads:
         routines.setdefault((record.module, record.offset), []).append(record)
-    level = {record.key: record for records in routines.values() for record in level_routine(records, profile.runs)}
+    return routines
+
+
+def levelled(profile: Profile) -> list[Record]:
+    """The threads, each with the maximum over those of its start routine that are alike (src/profile.h)."""
+    threads = [record for record in profile.records if not record.process]
+    level = {
+        record.key: record
+        for records in by_routine(threads).values()
+        for record in level_routine(records, profile.runs)
+    }
     return [level[record.key] for record in threads]
 
 
@@ -48,9 +56,10 @@ def level_routine(records: Sequence[Record], runs: int) -> Iterable[Record]:
     weights = np.array([block_bytes(record) for record in order], dtype=float)
     least = np.array([record.granules_least for record in order])
     up_to = list(accumulate(order, maximum))
+    together = max(record.together for record in records)
     for mine in records:
         bytes_, need = block_bytes(mine), needed(mine, runs)
         alike = int(np.searchsorted(needs, bytes_, side="right"))
         both_ways = least[:alike][weights[:alike] >= need]
         most = maximum(mine, up_to[alike - 1]) if alike else mine
-        yield replace(most, granules_least=int(min([mine.granules_least, *both_ways])))
+        yield replace(most, granules_least=int(min([mine.granules_least, *both_ways])), together=together)

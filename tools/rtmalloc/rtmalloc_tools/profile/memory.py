@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rtmalloc_tools.profile.extent import EXTENT_GRANULES, extent_granules, plan_extent
-from rtmalloc_tools.profile.level import levelled
+from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
     EXTENT_MAX,
@@ -129,15 +129,22 @@ def shared(profile: Profile, mode: str) -> Shared:
     def own(record: Record) -> Record:
         return replace(record, granules=record.granules_least or 1)
 
+    def beyond_least(together: int, of: Sequence[Record]) -> int:
+        return min(
+            max(together - sum(record.granules_least for record in of), 0),
+            sum(record.granules - record.granules_least for record in of if may_share(record)),
+        )
+
     sharing = [record for record in threads if may_share(record)]
     beyond = min(
-        max(at_once(profile) - sum(record.granules_least for record in threads), 0),
-        sum(record.granules - record.granules_least for record in sharing),
+        beyond_least(at_once(profile), threads),
+        sum(beyond_least(of[0].together, of) for of in by_routine(threads).values()),
     )
     chunks = -(-(beyond + beyond // EXTENT_PAGES_PART + len(sharing) * (CHUNK // 2)) // CHUNK)
-    before = sum(extent_granules(record) for record in sharing)
-    after = sum(extent_granules(own(record)) for record in sharing) + chunks * CHUNK
-    too_large = chunks * CHUNK > SHARE_MOST or any(extent_granules(own(record)) > SHARE_MOST for record in sharing)
+    before = sum(extent_granules(record, shares=True) for record in sharing)
+    extents = [extent_granules(own(record), shares=True) for record in sharing]
+    after = sum(extents) + chunks * CHUNK
+    too_large = chunks * CHUNK > SHARE_MOST or any(extent > SHARE_MOST for extent in extents)
     if not beyond or too_large or after >= before:
         return without
     return Shared(

@@ -14,7 +14,7 @@ from rtmalloc_tools.files import read_bytes, write_whole
 from rtmalloc_tools.mistakes import Mistake
 
 MAGIC = b"RTMPROF\n"
-VERSION = 6
+VERSION = 7
 HEADER = struct.Struct(
     "<8sIIQIIIIQQQ"
 )  # magic version header_bytes build threads record_bytes bins runs bytes 0 checksum
@@ -24,8 +24,8 @@ FIXED = struct.Struct("<56sQII")  # module, offset, index, flags
 DOUBLINGS = 25  # of the sizes above 32 KiB
 EIGHTS = 9  # of the bins of blocks in pages
 TAIL_WORDS = (
-    10 + DOUBLINGS + EIGHTS
-)  # pages[3], granules, span_granules, span_largest, threads_peak, page_granules, least, granules_least, ...
+    11 + DOUBLINGS + EIGHTS
+)  # pages[3], granules, span_granules, span_largest, threads_peak, page_granules, least, granules_least, together, ...
 MODULE_BYTES = 56
 BINS_LEAST, BINS_MOST = 73, 4096
 WHOLE_PROCESS = 1
@@ -52,6 +52,7 @@ class Record:
     page_granules: int
     least: int  # granules of all blocks, in the run where these were the fewest; 0: one run had no such thread
     granules_least: int  # `granules`, in the run where it was the fewest; 0: one run had no such thread
+    together: int  # `granules` of all threads of its routine, in the run where they were the most
     large_from: tuple[int, ...]  # per doubling: blocks larger than 32 KiB << i at one time
     small_at_once: tuple[int, ...]  # per eight bins: blocks of the bins 8i + 1 to 8i + 8 at one time
 
@@ -114,7 +115,7 @@ def encode_record(record: Record, bins: int) -> bytes:
     flags = WHOLE_PROCESS if record.process else 0
     fixed = FIXED.pack(record.module.encode(), record.offset, record.index, flags)
     tail = record.granules, record.span_granules, record.span_largest, record.threads_peak, record.page_granules
-    least = record.least, record.granules_least
+    least = record.least, record.granules_least, record.together
     words = (*record.blocks, *record.pages, *tail, *least, *record.large_from, *record.small_at_once)
     return fixed + struct.pack(f"<{bins + TAIL_WORDS}I", *words)
 
@@ -177,8 +178,8 @@ def decode_record(contents: bytes, at: int, bins: int, bad: Complaint) -> Record
     if words[0]:
         raise bad("has a count in bin 0.")
     blocks, tail = words[:bins], words[bins:]
-    large, small = tail[10 : 10 + DOUBLINGS], tail[10 + DOUBLINGS :]
-    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2]), *tail[3:10], large, small)
+    large, small = tail[11 : 11 + DOUBLINGS], tail[11 + DOUBLINGS :]
+    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2]), *tail[3:11], large, small)
 
 
 def unique(records: Iterable[Record], name: str) -> tuple[Record, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rtmalloc_tools.profile.combine import Change, grows_beyond
-from rtmalloc_tools.profile.level import levelled
+from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.memory import at_once, shared
 from rtmalloc_tools.profile.profile_format import Profile
 from rtmalloc_tools.profile.size_classes import EXTENT_PAGES_PART
@@ -31,8 +31,23 @@ def after_run(progress: Progress, profile: Profile, headroom: float) -> Progress
 
 
 def shared_grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change]:
-    """Where threads that race share a reserve, all together must not need more either: a twelfth is made ready."""
-    old, new = at_once(known), at_once(grown)
-    if new <= old * (1 + max(headroom, 1 / EXTENT_PAGES_PART)) or not shared(known, "seg").chunks:
+    """Where threads that race share a reserve, all together, or all of a routine, must not need more either: a twelfth
+    is made ready."""
+    if not shared(known, "seg").chunks:
         return []
-    return [Change("whole process", "granules in pages and spans", old, new)]
+    old, new = together(known), together(grown)
+    most = 1 + max(headroom, 1 / EXTENT_PAGES_PART)
+    return [
+        Change(of, "granules in pages and spans together", old[of], count)
+        for of, count in new.items()
+        if count > old.get(of, count) * most
+    ]
+
+
+def together(profile: Profile) -> dict[str, int]:
+    """Granules of all threads, and of those of each routine, by name."""
+    routines = by_routine(record for record in profile.records if not record.process)
+    return {"whole process": at_once(profile)} | {
+        f"{module}+{offset:#x}" if module else "main thread": max(record.together for record in of)
+        for (module, offset), of in routines.items()
+    }
