@@ -98,8 +98,12 @@ RTM_INLINE void *limits_kept(struct heap *heap, void *block, size_t size) {
 
 // ---- prepared heaps ----
 
+// From the heap that the thread has now.
+static RTM_NOINLINE void *alloc_after_change(size_t size) { return rtm_malloc(size); }
+
 // No store has a block left, or the extent no span.
 RTM_NOINLINE void *alloc_miss(size_t size) {
+  if (RTM_UNLIKELY(heap_change_late())) return alloc_after_change(size);
   struct heap *heap = rtm_heap;
   if (!mode_miss(heap, size)) return out_of_memory();
   if (size <= heap->stores->extent_max) {

@@ -99,8 +99,8 @@ struct extent {
 void extent_share(uint64_t chunks);
 // Bytes for the list of the chunks and their leaves; and for an extent's trees of so many granules, at most
 // EXTENT_MOST. `shares`: it may take chunks (with one leaf each, beside its own, at most what EXTENT_MOST is).
-// `longest`: granules of its longest span. Where no free span has these and a page's granules, memory is scarce: as much
-// as can comes back, while there is still one for it.
+// `longest`: granules of its longest span. Where no free span has these and a page's (EXTENT_ENOUGH at least, and of who
+// shares; EXTENT_SPAN_MAX at most), memory is scarce: as much as can comes back, while there is still one for it.
 size_t extent_share_bytes(uint64_t chunks);
 size_t extent_bytes(uint64_t granules, bool shares);
 // These in so many bytes of memory, at a multiple of EXTENT_ALIGNMENT, that are zero. O(granules).

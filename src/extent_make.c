@@ -77,9 +77,10 @@ size_t extent_bytes(uint64_t granules, bool shares) {
   return leaves * 2 * EXTENT_LEAF + 2 * groups_of(leaves, reserve_of(shares)) * sizeof(struct hint_group);
 }
 
+// (Of who shares most free spans are in chunks.)
 static uint64_t enough_for(const struct extent *extent, uint32_t longest) {
   uint32_t enough = longest + PAGE_GRANULES_MAX;
-  if (enough < EXTENT_ENOUGH) enough = EXTENT_ENOUGH;
+  if (enough < EXTENT_ENOUGH || extent->reserve->chunks) enough = EXTENT_ENOUGH;
   return extent->list[extent->list_for[enough < EXTENT_SPAN_MAX ? enough : EXTENT_SPAN_MAX]].bit;
 }
 

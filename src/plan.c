@@ -139,7 +139,7 @@ static uint64_t extent_granules(const struct profile_record *thread) {
   uint32_t largest = thread->span_largest < EXTENT_SPAN_MAX ? thread->span_largest : EXTENT_SPAN_MAX;
   uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
   uint64_t more = granules + (granules - spans) / PAGES_PART + (2 * spans + (spans < FEW ? spans : FEW)) / 8;
-  uint64_t parts = least_apart(thread, largest);
+  uint64_t parts = least_apart(thread, largest ? largest : 1);
   return (parts > more ? parts : more) + MORE + (thread->flags & PROFILE_SHARES ? 0 : largest);
 }
 
@@ -154,9 +154,9 @@ static uint32_t own_granules(const struct profile_record *thread) {
   return thread->granules_least ? thread->granules_least : 1;
 }
 
-static uint64_t extent_of_sharing(const struct profile_record *thread, uint32_t granules) {
+static uint64_t own_extent(const struct profile_record *thread) {
   struct profile_record own = *thread;
-  own.granules = granules;
+  own.granules = own_granules(thread);
   own.flags |= PROFILE_SHARES;
   return extent_granules(&own);
 }
@@ -205,9 +205,9 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   struct profile_record *end = profile->record + profile->header->records;
   for (struct profile_record *record = profile->record; record < end; record++) {
     if (!may_share(record)) continue;
-    uint64_t own = extent_of_sharing(record, own_granules(record));
+    uint64_t own = own_extent(record);
     if (own > most) return 0;
-    before += extent_of_sharing(record, record->granules);
+    before += extent_granules(record);
     after += own;
     threads++;
   }

@@ -10,7 +10,7 @@
 // whose spans fit in chunks gets an extent for the least that it had in any run, and the rest is chunks for all of
 // these, as many as the run needed that needed the most (extent.h). Returns how many chunks, and writes what a thread
 // keeps for itself into its record, with PROFILE_SHARES; 0: each has all of its own. `*reserve`: bytes in chunks beyond
-// what that run needed. For a levelled profile. O(records).
+// what that run needed. For a levelled profile. O(records * routines).
 uint64_t plan_share(struct profile *profile, uint64_t *reserve);
 
 struct plan {

@@ -217,6 +217,12 @@ static char *make_stores(struct layout *l, struct heap *heap, const struct plan 
   return start;
 }
 
+static bool has_nothing(const struct plan *plan) {
+  for (unsigned bin = 1; bin < BINS; bin++)
+    if (plan->blocks[bin]) return false;
+  return !plan->granules;
+}
+
 static void begin_stores(struct stores *stores, struct heap *heap, const struct plan *plan, enum mode mode) {
   for (unsigned i = 0; i < BINS_LARGE; i++) stores->large[i] = &rtm_no_store[0];
   if (mode == MODE_PAG)
@@ -228,6 +234,7 @@ static void begin_stores(struct stores *stores, struct heap *heap, const struct 
   stores->mode = mode;
   stores->extent_max = mode == MODE_SEG ? plan->spans_most : 0;
   heap->stores = stores;
+  heap->has_nothing = has_nothing(plan);
   heap->unusual = true;
   heap->store_from = plan->spans_most + 1;
   heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;

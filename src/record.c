@@ -167,9 +167,14 @@ static void add_peaks(struct profile_record *whole, const struct profile_record 
 
 // Of the threads, without the whole process.
 static void count_together(struct profile_record *threads_from, const struct profile_record *end) {
-  for (struct profile_record *one = threads_from; one < end; one++)
-    for (const struct profile_record *other = threads_from; other < end; other++)
-      if (profile_same_routine(one, other)) one->together += other->granules;
+  for (struct profile_record *one = threads_from; one < end; one++) {
+    if (one->together) continue;  // counted with another
+    uint32_t together = 0;
+    for (const struct profile_record *other = one; other < end; other++)
+      if (profile_same_routine(one, other)) together += other->granules;
+    for (struct profile_record *other = one; other < end; other++)
+      if (profile_same_routine(one, other)) other->together = together;
+  }
 }
 
 static void collect(struct profile *profile) {

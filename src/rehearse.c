@@ -41,7 +41,7 @@ static void rehearse_class(const struct front *front, struct heap *heap, unsigne
 static void rehearse_queue(struct heap *heap) {
   enum { SIZE = GRANULE_SIZE / 4, BLOCKS_MOST = 32 };
   unsigned class = size_class(SIZE), count = 0;
-  if (!extent_may_open(heap, class) || !extent_has_span(heap, (size_t)EXTENT_ENOUGH << GRANULE_SHIFT)) return;
+  if (!extent_may_open(heap, class) || heap->extent.lists < heap->extent.enough) return;
   void *blocks[BLOCKS_MOST];
   blocks[count++] = alloc_fast(SIZE);
   const struct span *first = heap->page[class];

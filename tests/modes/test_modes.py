@@ -155,14 +155,15 @@ def test_a_thread_takes_over_the_heap_of_the_one_that_started_it(mode: str, tmp_
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
 
 
-def test_a_chain_goes_back_to_the_heap_that_the_profile_has_for_it(tmp_path: Path) -> None:
-    # One of 40 threads with 2,000 blocks each is too early to take over, and has another heap, without a store.
+@pytest.mark.parametrize("mode", MODES)
+def test_a_thread_that_is_too_early_takes_its_predecessors_heap_over_later(mode: str, tmp_path: Path) -> None:
+    # One of 40 threads with 2,000 blocks each begins too early, with a heap without a store: two requests are in vain.
     profile, report = tmp_path / "chain.rtp", tmp_path / "report.json"
     for _ in range(3):
         assert run("chain", record=str(profile)).returncode == 0
-    result = run("chain", "early", profile=str(profile), mode="pag", seal="1", report=str(report))
+    result = run("chain", "early", profile=str(profile), mode=mode, seal="1", report=str(report))
     assert result.returncode == 0, result.stderr
-    assert 2000 <= json.loads(report.read_text())["misses"] < 2010  # those of that thread alone
+    assert 1 <= json.loads(report.read_text())["misses"] <= 2
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -260,8 +260,8 @@ def test_threads_of_one_routine_get_the_maximum_over_all():
         # In each run another of three has 1000 granules, the others 10: 1020 - 30, a twelfth, and half a chunk each.
         ((1000, 1000, 1000), (10, 10, 10), 1020, [10, 10, 10], 19),
         ((1000, 1000, 1000), (10, 0, 10), 1020, [1, 1, 1], 19),  # one was not there once
-        ((1000, 1000, 1000), (900, 900, 900), 2990, [1000, 1000, 1000], 0),  # it would take more
-        ((1000, 1000, 1000), (10, 10, 10), 3000, [1000, 1000, 1000], 0),  # all at once
+        ((1000, 1000, 1000), (990, 990, 990), 2990, [990, 990, 990], 2),  # and chunks for the longest spans
+        ((1000, 1000, 1000), (10, 10, 10), 3000, [10, 10, 10], 52),
         ((1000,), (10,), 1000, [1000], 0),
     ],
 )
@@ -275,6 +275,13 @@ def test_threads_that_race_share_a_reserve(peaks, least, at_once, own, chunks):
     assert shared(profile(*threads, record("*", granules=at_once)), "pag").chunks == 0
     longer = [replace(one, span_largest=65) for one in threads]  # than a chunk
     assert shared(profile(*longer, record("*", granules=at_once)), "seg").chunks == 0
+
+
+def test_threads_share_no_reserve_where_that_would_take_more():
+    threads = [
+        record("app", 9, number, {64: 250}, granules=1000, granules_least=990, together=2990) for number in range(3)
+    ]
+    assert shared(profile(*threads, record("*", granules=2990)), "seg").chunks == 0
 
 
 def test_what_other_routines_need_is_not_in_the_reserve():

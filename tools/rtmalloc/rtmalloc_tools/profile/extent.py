@@ -41,7 +41,7 @@ def extent_granules(record: Record, shares: bool) -> int:
     if not granules:
         return 0
     largest = min(record.span_largest, EXTENT_MAX // GRANULE)
-    parts, longer = apart(record, largest, 0), 0
+    parts, longer = apart(record, max(largest, 1), 0), 0
     for number in reversed(range(CLASSES + 1, len(record.blocks))):
         length = block_size(number) // GRANULE
         if not record.blocks[number] or block_size(number) > EXTENT_MAX:

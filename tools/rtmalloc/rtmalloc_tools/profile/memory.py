@@ -141,7 +141,7 @@ def shared(profile: Profile, mode: str) -> Shared:
         sum(beyond_least(of[0].together, of) for of in by_routine(threads).values()),
     )
     chunks = -(-(beyond + beyond // EXTENT_PAGES_PART + len(sharing) * (CHUNK // 2)) // CHUNK)
-    before = sum(extent_granules(record, shares=True) for record in sharing)
+    before = sum(extent_granules(record, shares=False) for record in sharing)
     extents = [extent_granules(own(record), shares=True) for record in sharing]
     after = sum(extents) + chunks * CHUNK
     too_large = chunks * CHUNK > SHARE_MOST or any(extent > SHARE_MOST for extent in extents)
