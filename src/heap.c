@@ -153,6 +153,7 @@ static struct heap *make_general(uintptr_t routine) {
   struct heap *heap = heap_new(routine, records ? HEAP_NEXT_INDEX : 0, heap_owned());
   if (heap && records) heap->record = record_new(heap);
   if (heap) heap->unusual = heap->record != NULL;
+  if (heap && heap->record) segment_keep_all(heap);
   return heap;
 }
 

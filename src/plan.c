@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include "extent.h"
+#include "medium.h"
 #include "store.h"
 
 size_t plan_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks * bin_size(bin), GRANULE_SIZE); }
@@ -130,7 +131,9 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
 // pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE and the longest span, for which who
 // shares has chunks. (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back
 // when there is time, an extent at once. Where there are many, it is a smaller part of them.)
-enum { PAGES_PART = 12 };
+// But where the recorded thread left more free between its blocks than that, as no later request fitted, at least what
+// its heap had in use and free together, and a little more.
+enum { PAGES_PART = 12, FOOTPRINT_PART = 32 };
 static uint64_t extent_granules(const struct profile_record *thread) {
   enum { MORE = 64, FEW = (8 << 20) / GRANULE_SIZE };
   uint64_t granules = thread->granules;
@@ -140,7 +143,9 @@ static uint64_t extent_granules(const struct profile_record *thread) {
   uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
   uint64_t more = granules + (granules - spans) / PAGES_PART + (2 * spans + (spans < FEW ? spans : FEW)) / 8;
   uint64_t parts = least_apart(thread, largest ? largest : 1);
-  return (parts > more ? parts : more) + MORE + (thread->flags & PROFILE_SHARES ? 0 : largest);
+  uint64_t footprint = thread->footprint + thread->footprint / FOOTPRINT_PART + MORE;
+  uint64_t extent = (parts > more ? parts : more) + MORE + (thread->flags & PROFILE_SHARES ? 0 : largest);
+  return extent > footprint ? extent : footprint;
 }
 
 // ---- the reserve of chunks ----
@@ -157,6 +162,7 @@ static uint32_t own_granules(const struct profile_record *thread) {
 static uint64_t own_extent(const struct profile_record *thread) {
   struct profile_record own = *thread;
   own.granules = own_granules(thread);
+  own.footprint = 0;
   own.flags |= PROFILE_SHARES;
   return extent_granules(&own);
 }
@@ -218,12 +224,21 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   for (struct profile_record *record = profile->record; record < end; record++) {
     if (!may_share(record)) continue;
     record->granules = own_granules(record);
+    record->footprint = 0;
     record->flags |= PROFILE_SHARES;
   }
   return chunks;
 }
 
 // ---- mode `seg`: which spans have stores ----
+
+// What larger medium blocks have in stores is not in the extent.
+static uint32_t footprint_without(const struct profile_record *thread, size_t spans_most) {
+  uint64_t larger = 0;
+  for (unsigned bin = FIRST; bin < BINS && bin_size(bin) <= MEDIUM_MAX; bin++)
+    if (bin_size(bin) > spans_most) larger += thread->blocks[bin] * (uint64_t)granules_of(bin);
+  return larger < thread->footprint ? thread->footprint - (uint32_t)larger : 0;
+}
 
 // What is left of it for the extent, if larger spans have stores: at most what its sizes need that are not larger.
 static struct profile_record without_larger(const struct profile_record *thread, size_t spans_most) {
@@ -253,6 +268,7 @@ static void plan_spans(const struct profile_record *thread, size_t spans_most, s
     plan->reserve += more * bin_size(bin);
   }
   struct profile_record left = spans_most < EXTENT_MAX ? without_larger(thread, spans_most) : *thread;
+  left.footprint = footprint_without(thread, spans_most);
   plan->granules = extent_granules(&left);
   plan->longest = left.span_largest < EXTENT_SPAN_MAX ? left.span_largest : EXTENT_SPAN_MAX;
   plan->reserve += (plan->granules - left.granules) << GRANULE_SHIFT;

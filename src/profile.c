@@ -163,6 +163,7 @@ static void merge_record(struct profile_record *mine, const struct profile_recor
   most(&mine->threads_peak, other->threads_peak);
   most(&mine->page_granules, other->page_granules);
   most(&mine->together, other->together);
+  most(&mine->footprint, other->footprint);
   for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) most(&mine->large_from[i], other->large_from[i]);
   for (unsigned i = 0; i < PROFILE_EIGHTS; i++) most(&mine->small_at_once[i], other->small_at_once[i]);
 }

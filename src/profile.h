@@ -33,6 +33,7 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t least;
   uint32_t granules_least;  // what `granules` was in the run where it was the fewest; 0: one run had no such thread
   uint32_t together;        // `granules` of all threads of its routine, in the run where they were the most
+  uint32_t footprint;       // granules of pages and medium blocks, and of what was free between them
   // Blocks larger than BLOCK_MAX << i at one time.
   uint32_t large_from[PROFILE_DOUBLINGS];
   // Blocks of the bins 8i + 1 to 8i + 8 at one time.
@@ -47,7 +48,7 @@ struct profile_header {
   uint64_t bytes, reserved, checksum;
 };
 _Static_assert(sizeof(struct profile_header) == 64, "as the format says");
-_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 44 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
+_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 48 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
                "as the format says");
 
 // A whole profile in memory of its own (os_map).

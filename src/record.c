@@ -16,6 +16,8 @@ static void most(uint32_t *peak, uint32_t now) {
 
 static void most_granules(struct record *record) {
   most(&record->peaks.granules, record->page_granules + record->span_granules);
+  // A recorded heap gives nothing back, so that this is all that it has ever needed at one time.
+  most(&record->peaks.footprint, record->heap->live + record->heap->dirty);
 }
 
 static struct record *first(void) { return atomic_load_explicit(&records, memory_order_acquire); }

@@ -39,6 +39,7 @@ void segment_keep(struct heap *heap, uint32_t orphans) {
   heap->keep_of_live_least = orphans <= ORPHANS_FEW ? LEAST_OF_LIVE : 0;
   if (rtm_arena.purge == PURGE_NEVER) heap->keep = UINT32_MAX;
   if (rtm_arena.purge == PURGE_EAGER) heap->keep = 0, heap->keep_of_live = heap->keep_of_live_least = 0;
+  if (heap->record && !orphans) segment_keep_all(heap);  // as what is made of its profile
 }
 
 void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }

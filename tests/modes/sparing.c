@@ -3,9 +3,9 @@
 // thread, which frees them: the next thread of the heap has little to do but to take them back. Blocks of LEAST to MOST
 // KiB that another thread frees, the oldest first. And small sizes that take turns, in an order that a number chooses:
 // whatever a block can do that has a store of its own size. And pages and spans that come and go side by side. And blocks
-// of 1 MiB, of which three fit in a segment, among small ones, resized at times.
+// of 1 MiB, of which three fit in a segment, among small ones, resized at times. And blocks of KIB, of which every other one is freed, and longer ones that do not fit where they were.
 //
-//   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]
+//   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]|holes [KIB [BLOCKS]]
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -179,6 +179,28 @@ static void keep_arenas(uint32_t seed) {
   for (unsigned i = 0; i < SMALL; i++) free(small[i]);
 }
 
+static void free_half(void **blocks, unsigned count) {
+  for (unsigned i = 0; i < count; i += 2) {
+    free(blocks[i]);
+    blocks[i] = NULL;
+  }
+}
+
+static void leave_holes(size_t size, unsigned count) {
+  enum { MOST = 1000, ROUNDS = 3 };
+  static void *blocks[MOST], *longer[MOST];
+  check(count <= MOST);
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned i = 0; i < count; i++) check((blocks[i] = malloc(size)) != NULL);
+    free_half(blocks, count);
+    for (unsigned i = 0; i < count / 4; i++) check((longer[i] = malloc(2 * size)) != NULL);
+    free_half(longer, count / 4);
+    for (unsigned i = 0; i < count / 8; i++) check((longer[2 * i] = malloc(5 * size / 2)) != NULL);
+    for (unsigned i = 0; i < count; i++) free(blocks[i]);
+    for (unsigned i = 0; i < count / 4; i++) free(longer[i]);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
@@ -189,6 +211,8 @@ int main(int argc, char **argv) {
     let_sizes_take_turns(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
   else if (strcmp(argv[1], "arenas") == 0)
     keep_arenas(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
+  else if (strcmp(argv[1], "holes") == 0)
+    leave_holes((size_t)(argc > 2 ? atoi(argv[2]) : 50) << 10, argc > 3 ? (unsigned)atoi(argv[3]) : 400);
   else if (strcmp(argv[1], "mixed") == 0)
     mix_pages_and_spans(argc > 2 ? (uint32_t)atoi(argv[2]) : 1, argc > 3 ? (uint32_t)atoi(argv[3]) : 200);
   else

@@ -262,6 +262,14 @@ def test_pages_and_spans_side_by_side_find_room_where_they_were_recorded(seed: i
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("kib", "blocks"), [(36, 400), (50, 400), (70, 200), (100, 120), (300, 60)])
+def test_what_is_left_free_between_blocks_is_made_ready(kib: int, blocks: int, mode: str, tmp_path: Path) -> None:
+    # Where nothing that comes later fits between blocks, the recorded heap had more than was in use.
+    told = recorded_and_sealed(tmp_path, mode, "sparing", "holes", str(kib), str(blocks))
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
 @pytest.mark.parametrize("options", [{"record": "x.rtp"}, {"report": "x.json"}, {"mode": "pag"}, {"mode": "seg"}])
 def test_what_others_free_comes_back_where_operations_are_counted(options: dict[str, str], tmp_path: Path) -> None:
     # Pages and spans side by side: the spans that were found with the pages waited for ever (300 MiB).

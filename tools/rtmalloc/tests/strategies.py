@@ -29,6 +29,7 @@ def records(draw, module: str | None = None) -> Record:
         least=draw(words),
         granules_least=draw(words),
         together=draw(words),
+        footprint=draw(words),
         large_from=tuple(draw(st.lists(words, min_size=DOUBLINGS, max_size=DOUBLINGS))),
         small_at_once=tuple(draw(st.lists(words, min_size=EIGHTS, max_size=EIGHTS))),
     )

@@ -17,6 +17,7 @@ from strategies import random_profiles
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
+from rtmalloc_tools.profile.extent import plan_extent
 from rtmalloc_tools.profile.level import ALIKE, LITTLE, TELLS, block_bytes, levelled, weight
 from rtmalloc_tools.profile.memory import most_memory, shared
 from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
@@ -252,6 +253,18 @@ def test_the_most_memory_that_a_program_can_need():
 def test_threads_of_one_routine_get_the_maximum_over_all():
     two = profile(record("app", 9, 0, {1: 600}), record("app", 9, 1, {2: 254}))
     assert most_memory(two, "f")["pag"]["blocks_bytes"] == 2 * (12288 + 8192)
+
+
+def test_an_extent_has_what_was_free_between_blocks_too():
+    def granules(footprint: int, longer: int = 0) -> int:
+        blocks = bins_of({48 << 10: 84, 2 << 20: longer})
+        one = record(blocks=blocks, granules=1000, span_granules=1000, span_largest=12, footprint=footprint, bins=273)
+        return plan_extent(one, shares=False).granules
+
+    usual = 1000 + 3 * 1000 // 8 + 64 + 12
+    assert granules(0) == granules(1200) == usual
+    assert granules(2000) == 2000 + 2000 // 32 + 64
+    assert granules(2000, longer=3) == usual  # blocks of 2 MiB are in the footprint, and have stores
 
 
 @pytest.mark.parametrize(

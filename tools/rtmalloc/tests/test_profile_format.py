@@ -46,18 +46,19 @@ def test_the_layout_is_as_documented():
                 least=6,
                 granules_least=7,
                 together=90,
+                footprint=95,
                 large_from=(2, 1, *[0] * 23),
                 small_at_once=(4, *[0] * 8),
             )
         )
     )
-    size = 72 + 4 * BINS + 44 + 4 * 25 + 4 * 9
+    size = 72 + 4 * BINS + 48 + 4 * 25 + 4 * 9
     assert contents[:8] == b"RTMPROF\n"
     assert struct.unpack_from("<IIQIIIIQQ", contents, 8) == (7, 64, 7, 1, size, BINS, 1, 64 + size, 0)
     assert contents[64 : 64 + 56] == b"app".ljust(56, b"\0")
     assert struct.unpack_from("<QII", contents, 64 + 56) == (0x1234, 1, 0)
     assert struct.unpack_from("<II", contents, 64 + 72) == (0, 5)
-    assert struct.unpack_from("<14I", contents, 64 + 72 + 4 * BINS) == (3, 2, 1, 50, 9, 8, 0, 44, 6, 7, 90, 2, 1, 0)
+    assert struct.unpack_from("<15I", contents, 64 + 72 + 4 * BINS) == (3, 2, 1, 50, 9, 8, 0, 44, 6, 7, 90, 95, 2, 1, 0)
     assert struct.unpack_from("<2I", contents, 64 + size - 36) == (4, 0)
     assert len(contents) == 64 + size
 

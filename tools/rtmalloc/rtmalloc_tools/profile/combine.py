@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rtmalloc_tools.mistakes import Mistake
+from rtmalloc_tools.profile.extent import extent_granules
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
     BLOCK_MAX,
@@ -72,6 +73,7 @@ def maximum(a: Record, b: Record) -> Record:
         threads_peak=max(a.threads_peak, b.threads_peak),
         page_granules=max(a.page_granules, b.page_granules),
         together=max(a.together, b.together),
+        footprint=max(a.footprint, b.footprint),
         large_from=tuple(max(pair) for pair in zip(a.large_from, b.large_from, strict=True)),
         small_at_once=tuple(max(pair) for pair in zip(a.small_at_once, b.small_at_once, strict=True)),
     )
@@ -150,6 +152,8 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
         old, new = had.granules, record.granules
         if new > max(old * (1 + headroom), old + extent_room(old)):
             changes.append(Change(record.name, "granules in pages and spans", old, new))
+        if record.footprint > max(had.footprint * (1 + headroom), extent_granules(had, shares=False)):
+            changes.append(Change(record.name, "granules with what is free between", had.footprint, record.footprint))
         for number, (old, new) in enumerate(zip(had.large_from, record.large_from, strict=True)):
             if new > int(old * (1 + headroom)):
                 changes.append(Change(record.name, large_name(number), old, new))
@@ -175,6 +179,7 @@ def with_headroom(profile: Profile, headroom: float) -> Profile:
             span_granules=more(record.span_granules),
             page_granules=more(record.page_granules),
             together=more(record.together),
+            footprint=more(record.footprint),
             large_from=tuple(more(count) for count in record.large_from),
             small_at_once=tuple(more(count) for count in record.small_at_once),
         )

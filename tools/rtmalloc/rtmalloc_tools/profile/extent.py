@@ -10,10 +10,12 @@ from rtmalloc_tools.profile.size_classes import (
     BLOCK_MAX,
     CLASSES,
     EXTENT_FEW,
+    EXTENT_FOOTPRINT_PART,
     EXTENT_MAX,
     EXTENT_MORE,
     EXTENT_PAGES_PART,
     GRANULE,
+    MEDIUM_MAX,
     SEGMENT,
     block_size,
 )
@@ -36,7 +38,7 @@ def apart(record: Record, length: int, longer: int) -> int:
 def extent_granules(record: Record, shares: bool) -> int:
     """Granules for what was in pages and spans at one time, a twelfth of the pages, a quarter of the spans and an
     eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE and the longest span, for
-    which who shares has chunks."""
+    which who shares has chunks; or the footprint, if that is more."""
     granules = record.granules
     if not granules:
         return 0
@@ -51,7 +53,8 @@ def extent_granules(record: Record, shares: bool) -> int:
         longer += record.blocks[number]
     spans = min(record.span_granules, granules)
     more = (granules - spans) // EXTENT_PAGES_PART + (2 * spans + min(spans, EXTENT_FEW)) // 8
-    return max(parts, granules + more) + EXTENT_MORE + (0 if shares else largest)
+    footprint = record.footprint + record.footprint // EXTENT_FOOTPRINT_PART + EXTENT_MORE
+    return max(max(parts, granules + more) + EXTENT_MORE + (0 if shares else largest), footprint)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,16 @@ def without_larger(record: Record, spans_most: int) -> Record:
     )
 
 
+def footprint_without(record: Record, spans_most: int) -> int:
+    """What larger medium blocks have in stores is not in the extent."""
+    larger = sum(
+        count * (block_size(number) // GRANULE)
+        for number, count in enumerate(record.blocks)
+        if number > CLASSES and spans_most < block_size(number) <= MEDIUM_MAX
+    )
+    return max(record.footprint - larger, 0)
+
+
 def with_stores_above(record: Record, spans_most: int, shares: bool) -> Extent:
     """The stores of blocks that could be spans have an eighth and one more of them."""
     stores = [
@@ -87,6 +100,7 @@ def with_stores_above(record: Record, spans_most: int, shares: bool) -> Extent:
         for blocks, size in large_stores(record, spans_most)
     ]
     left = without_larger(record, spans_most) if spans_most < EXTENT_MAX else record
+    left = replace(left, footprint=footprint_without(record, spans_most))
     return Extent(extent_granules(left, shares), stores)
 
 

@@ -25,8 +25,9 @@ MEANINGS = {
     "order it asks for what the profile counts. What it does not count is a miss, and comes on top.",
     "seg": "What the allocator makes ready: the recorded pages and spans, a twelfth of the pages, a quarter of the "
     "spans, an eighth of the first 8 MiB of them, 256 KiB and the longest span more, and where threads race, the least "
-    "of each and what they share; for large spans stores, where those take less. Not a bound of what the program "
-    "needs: another order of requests may fragment more, and is then a miss.",
+    "of each and what they share; or what the recorded heap had in use and free together; for large spans stores, "
+    "where those take less. Not a bound of what the program needs: another order of requests may fragment more, and is "
+    "then a miss.",
 }
 TABLE_ENTRY = 4  # bytes of the table for each granule
 WORD = 8
@@ -127,7 +128,7 @@ def shared(profile: Profile, mode: str) -> Shared:
         return mode == "seg" and record.granules > record.granules_least and record.span_largest <= CHUNK
 
     def own(record: Record) -> Record:
-        return replace(record, granules=record.granules_least or 1)
+        return replace(record, granules=record.granules_least or 1, footprint=0)
 
     def beyond_least(together: int, of: Sequence[Record]) -> int:
         return min(

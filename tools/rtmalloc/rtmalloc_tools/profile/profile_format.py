@@ -23,9 +23,9 @@ CHECKSUM_AT = 56
 FIXED = struct.Struct("<56sQII")  # module, offset, index, flags
 DOUBLINGS = 25  # of the sizes above 32 KiB
 EIGHTS = 9  # of the bins of blocks in pages
-TAIL_WORDS = (
-    11 + DOUBLINGS + EIGHTS
-)  # pages[3], granules, span_granules, span_largest, threads_peak, page_granules, least, granules_least, together, ...
+# pages[3], granules, span_granules, span_largest, threads_peak, page_granules, least, granules_least, together,
+# footprint, and the two above
+TAIL_WORDS = 12 + DOUBLINGS + EIGHTS
 MODULE_BYTES = 56
 BINS_LEAST, BINS_MOST = 73, 4096
 WHOLE_PROCESS = 1
@@ -53,6 +53,7 @@ class Record:
     least: int  # granules of all blocks, in the run where these were the fewest; 0: one run had no such thread
     granules_least: int  # `granules`, in the run where it was the fewest; 0: one run had no such thread
     together: int  # `granules` of all threads of its routine, in the run where they were the most
+    footprint: int  # granules of pages and medium blocks, and of what was free between them
     large_from: tuple[int, ...]  # per doubling: blocks larger than 32 KiB << i at one time
     small_at_once: tuple[int, ...]  # per eight bins: blocks of the bins 8i + 1 to 8i + 8 at one time
 
@@ -115,7 +116,7 @@ def encode_record(record: Record, bins: int) -> bytes:
     flags = WHOLE_PROCESS if record.process else 0
     fixed = FIXED.pack(record.module.encode(), record.offset, record.index, flags)
     tail = record.granules, record.span_granules, record.span_largest, record.threads_peak, record.page_granules
-    least = record.least, record.granules_least, record.together
+    least = record.least, record.granules_least, record.together, record.footprint
     words = (*record.blocks, *record.pages, *tail, *least, *record.large_from, *record.small_at_once)
     return fixed + struct.pack(f"<{bins + TAIL_WORDS}I", *words)
 
@@ -178,8 +179,8 @@ def decode_record(contents: bytes, at: int, bins: int, bad: Complaint) -> Record
     if words[0]:
         raise bad("has a count in bin 0.")
     blocks, tail = words[:bins], words[bins:]
-    large, small = tail[11 : 11 + DOUBLINGS], tail[11 + DOUBLINGS :]
-    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2]), *tail[3:11], large, small)
+    large, small = tail[12 : 12 + DOUBLINGS], tail[12 + DOUBLINGS :]
+    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2]), *tail[3:12], large, small)
 
 
 def unique(records: Iterable[Record], name: str) -> tuple[Record, ...]:

@@ -14,6 +14,7 @@ SEGMENT = 4 << 20
 BLOCKS_MORE = 2  # blocks of each size in pages
 EXTENT_MORE = 64  # granules
 EXTENT_PAGES_PART = 12
+EXTENT_FOOTPRINT_PART = 32
 EXTENT_FEW = (8 << 20) // GRANULE
 STORE_BLOCKS_MAX = 64**4  # src/store.h
 PAGE_KINDS = (("small", 4 << 10), ("medium", 32 << 10), ("large", 64 << 10))
