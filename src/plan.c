@@ -131,11 +131,9 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
 // pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE and the longest span, for which who
 // shares has chunks. (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back
 // when there is time, an extent at once. Where there are many, it is a smaller part of them.)
-// But where the recorded thread left more free between its blocks than that, as no later request fitted, at least what
-// its heap had in use and free together, and a little more.
-enum { PAGES_PART = 12, FOOTPRINT_PART = 32 };
-static uint64_t extent_granules(const struct profile_record *thread) {
-  enum { MORE = 64, FEW = (8 << 20) / GRANULE_SIZE };
+enum { PAGES_PART = 12, MORE = 64 };
+static uint64_t usual_granules(const struct profile_record *thread) {
+  enum { FEW = (8 << 20) / GRANULE_SIZE };
   uint64_t granules = thread->granules;
   if (!granules) return 0;
   // Spans above EXTENT_SPAN_MAX have stores.
@@ -143,15 +141,28 @@ static uint64_t extent_granules(const struct profile_record *thread) {
   uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
   uint64_t more = granules + (granules - spans) / PAGES_PART + (2 * spans + (spans < FEW ? spans : FEW)) / 8;
   uint64_t parts = least_apart(thread, largest ? largest : 1);
-  uint64_t footprint = thread->footprint + thread->footprint / FOOTPRINT_PART + MORE;
-  uint64_t extent = (parts > more ? parts : more) + MORE + (thread->flags & PROFILE_SHARES ? 0 : largest);
-  return extent > footprint ? extent : footprint;
+  return (parts > more ? parts : more) + MORE + (thread->flags & PROFILE_SHARES ? 0 : largest);
+}
+
+// But where the recorded thread left more free between its blocks than that, as no later request fitted, at least what
+// its heap had in use and free together, and a little more.
+static uint64_t footprint_granules(const struct profile_record *thread) {
+  enum { FOOTPRINT_PART = 32 };
+  return thread->footprint + thread->footprint / FOOTPRINT_PART + MORE;
+}
+
+static uint64_t extent_granules(const struct profile_record *thread) {
+  uint64_t usual = usual_granules(thread), footprint = footprint_granules(thread);
+  return thread->granules && footprint > usual ? footprint : usual;
 }
 
 // ---- the reserve of chunks ----
 
+// Not who needs much room between its blocks.
 static bool may_share(const struct profile_record *record) {
-  return profile_is_thread(record) && record->granules > record->granules_least && record->span_largest <= EXTENT_CHUNK;
+  if (!profile_is_thread(record) || record->granules <= record->granules_least) return false;
+  uint64_t usual = usual_granules(record);
+  return record->span_largest <= EXTENT_CHUNK && footprint_granules(record) <= usual + usual / 8;
 }
 
 // Of a thread that shares.

@@ -297,6 +297,19 @@ def test_threads_share_no_reserve_where_that_would_take_more():
     assert shared(profile(*threads, record("*", granules=2990)), "seg").chunks == 0
 
 
+def test_threads_that_leave_much_free_do_not_share():
+    def chunks(footprint: int) -> int:
+        threads = [
+            record("app", 9, number, {64: 250}, granules=1000, granules_least=10, together=1020, footprint=footprint)
+            for number in range(3)
+        ]
+        return shared(profile(*threads, record("*", granules=1020)), "seg").chunks
+
+    usual = 1000 + 1000 // 12 + 64
+    assert chunks(usual) > 0
+    assert chunks(usual + usual // 8) == 0
+
+
 def test_what_other_routines_need_is_not_in_the_reserve():
     def threads(together: int):
         return (

@@ -106,6 +106,8 @@ def fields(record: Record) -> Iterator[tuple[str, int]]:
     yield "largest span, granules", record.span_largest
     yield "threads alive", record.threads_peak
     yield "granules in pages", record.page_granules
+    yield "granules with what is free between", record.footprint
+    yield "granules of its routine's threads together", record.together
     for number, count in enumerate(record.large_from):
         yield large_name(number), count
     for number, count in enumerate(record.small_at_once):

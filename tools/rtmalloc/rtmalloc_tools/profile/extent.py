@@ -35,10 +35,10 @@ def apart(record: Record, length: int, longer: int) -> int:
     )
 
 
-def extent_granules(record: Record, shares: bool) -> int:
+def usual_granules(record: Record, shares: bool) -> int:
     """Granules for what was in pages and spans at one time, a twelfth of the pages, a quarter of the spans and an
     eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE and the longest span, for
-    which who shares has chunks; or the footprint, if that is more."""
+    which who shares has chunks."""
     granules = record.granules
     if not granules:
         return 0
@@ -53,8 +53,23 @@ def extent_granules(record: Record, shares: bool) -> int:
         longer += record.blocks[number]
     spans = min(record.span_granules, granules)
     more = (granules - spans) // EXTENT_PAGES_PART + (2 * spans + min(spans, EXTENT_FEW)) // 8
-    footprint = record.footprint + record.footprint // EXTENT_FOOTPRINT_PART + EXTENT_MORE
-    return max(max(parts, granules + more) + EXTENT_MORE + (0 if shares else largest), footprint)
+    return max(parts, granules + more) + EXTENT_MORE + (0 if shares else largest)
+
+
+def footprint_granules(record: Record) -> int:
+    """What the recorded heap had in use and free together, and a little more."""
+    return record.footprint + record.footprint // EXTENT_FOOTPRINT_PART + EXTENT_MORE
+
+
+def extent_granules(record: Record, shares: bool) -> int:
+    usual = usual_granules(record, shares)
+    return max(usual, footprint_granules(record)) if record.granules else usual
+
+
+def needs_room(record: Record) -> bool:
+    """It left much free between its blocks."""
+    usual = usual_granules(record, shares=False)
+    return footprint_granules(record) > usual + usual // 8
 
 
 @dataclass(frozen=True)
