@@ -142,8 +142,8 @@ void heap_orphan(struct heap *heap) {
   *link = heap;
   os_lock_release(&heaps.lock);
   // Some of what is too much for an orphan; the rest goes with what is freed into it. Four pieces are most of it, as
-  // the longest come first.
-  for (unsigned pieces = 4; pieces > 0 && segment_must_shrink(heap); pieces--) segment_shrink(heap);
+  // the longest come first. (One that is recorded has kept all so far.)
+  for (unsigned pieces = heap->record ? UINT32_MAX : 4; pieces > 0 && segment_must_shrink(heap); pieces--) segment_shrink(heap);
   heap->apart = remote_frees_apart(heap);
   __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST);
 }

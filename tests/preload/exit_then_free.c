@@ -1,7 +1,7 @@
 // 64 threads allocate and exit, main frees everything; several rounds, each with sizes of its own.
 // What the ended threads held must serve the next round: peak resident memory stays within 1.5
 // times the peak of live memory plus 8 MiB. While a profile is recorded, what is freed into an ended thread's heap waits for
-// its next thread, as it does in the heap that is made of it: then it is 2.8 to 3.2 times, and may be 4 times what is live.
+// its next thread, as it does in the heap that is made of it: then it is 2.8 to 3.4 times, and may be 4 times what is live.
 #include "check.h"
 
 #include <pthread.h>
