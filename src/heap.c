@@ -19,10 +19,9 @@ _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"
 _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));
 _Thread_local bool rtm_thread_ends __attribute__((tls_model("initial-exec")));
 
-// The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose).
+// The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose);
+// or that has begun with it, as the predecessor's was not offered yet, and it has nothing (heap_change_late).
 static _Thread_local struct heap *undecided __attribute__((tls_model("initial-exec")));
-// The same, with which it has begun: it has nothing, and the predecessor's was not offered yet (heap_change_late).
-static _Thread_local struct heap *early __attribute__((tls_model("initial-exec")));
 // The heap of the thread that started this one, if it is of the same routine; else NULL.
 static _Thread_local struct heap *predecessor __attribute__((tls_model("initial-exec")));
 
@@ -220,7 +219,7 @@ static struct heap *offered(struct heap *heir) {
 
 // It has nothing, and its predecessor had not ended a moment ago.
 static RTM_NOINLINE struct heap *begin_early(struct heap *heap) {
-  early = heap;
+  undecided = heap;
   atomic_store_explicit(&heap->offer, &rtm_no_heap, memory_order_relaxed);
   use(heap);
   process_watch_thread(heap);
@@ -244,9 +243,9 @@ static RTM_NOINLINE struct heap *choose(void) {
 }
 
 bool heap_change_late(void) {
-  struct heap *own = early;
-  if (!own || atomic_load_explicit(&own->offer, memory_order_relaxed) == &rtm_no_heap) return false;
-  early = NULL;
+  struct heap *own = undecided;
+  if (!own || own->limited || atomic_load_explicit(&own->offer, memory_order_relaxed) == &rtm_no_heap) return false;
+  undecided = NULL;
   struct heap *before = offered(own);
   before->stores->general = own->stores->general;
   own->stores->general = NULL;
@@ -271,14 +270,7 @@ RTM_INLINE void leave(struct heap *heap) {
   }
 }
 
-static RTM_NOINLINE void leave_early(void) {
-  struct heap *before = offered(early);
-  early = NULL;
-  if (before) leave(before);
-}
-
 void heap_leave(struct heap *heap) {
-  if (RTM_UNLIKELY(early != NULL)) leave_early();
   if (RTM_UNLIKELY(undecided != NULL)) {
     struct heap *before = offered(undecided);
     undecided = NULL;
