@@ -99,11 +99,11 @@ struct extent {
 void extent_share(uint64_t chunks);
 // Bytes for the list of the chunks and their leaves; and for an extent's trees of so many granules, at most
 // EXTENT_MOST. `shares`: it may take chunks (with one leaf each, beside its own, at most what EXTENT_MOST is).
-// `longest`: granules of its longest span. Where no free span has these and a page's (EXTENT_ENOUGH at least, and of who
-// shares; EXTENT_SPAN_MAX at most), memory is scarce: as much as can comes back, while there is still one for it.
 size_t extent_share_bytes(uint64_t chunks);
 size_t extent_bytes(uint64_t granules, bool shares);
-// These in so many bytes of memory, at a multiple of EXTENT_ALIGNMENT, that are zero. O(granules).
+// These in so many bytes of memory, at a multiple of EXTENT_ALIGNMENT, that are zero. O(granules). `longest`: granules
+// of the heap's longest span. Where no free span has these and a page's (EXTENT_ENOUGH at least, and where it shares;
+// EXTENT_SPAN_MAX at most), memory is scarce: as much as can comes back, while there is still one for it.
 void extent_share_at(char *memory);
 void extent_start(struct heap *heap, uint64_t granules, uint32_t longest, bool shares, char *memory);
 // A further piece: `granules` free ones from granule `at` of the window on, which is number `number` of the extent.

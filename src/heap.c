@@ -142,7 +142,8 @@ void heap_orphan(struct heap *heap) {
   os_lock_release(&heaps.lock);
   // Some of what is too much for an orphan; the rest goes with what is freed into it. Four pieces are most of it, as
   // the longest come first. (One that is recorded has kept all so far.)
-  for (unsigned pieces = heap->record ? UINT32_MAX : 4; pieces > 0 && segment_must_shrink(heap); pieces--) segment_shrink(heap);
+  unsigned pieces = heap->record ? UINT32_MAX : 4;
+  while (pieces-- > 0 && segment_must_shrink(heap)) segment_shrink(heap);
   heap->apart = remote_frees_apart(heap);
   __atomic_store_n(&heap->state, HEAP_ORPHAN, __ATOMIC_SEQ_CST);
 }
@@ -150,9 +151,10 @@ void heap_orphan(struct heap *heap) {
 static struct heap *make_general(uintptr_t routine) {
   bool records = rtm_options.record[0];
   struct heap *heap = heap_new(routine, records ? HEAP_NEXT_INDEX : 0, heap_owned());
-  if (heap && records) heap->record = record_new(heap);
-  if (heap) heap->unusual = heap->record != NULL;
-  if (heap && heap->record) segment_keep_all(heap);
+  if (heap && records && (heap->record = record_new(heap))) {
+    heap->unusual = true;
+    segment_keep_all(heap);
+  }
   return heap;
 }
 
@@ -244,6 +246,7 @@ static RTM_NOINLINE struct heap *choose(void) {
 
 bool heap_change_late(void) {
   struct heap *own = undecided;
+  // A thread's limit is its heap's, and would be lost.
   if (!own || own->limited || atomic_load_explicit(&own->offer, memory_order_relaxed) == &rtm_no_heap) return false;
   undecided = NULL;
   struct heap *before = offered(own);

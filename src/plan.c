@@ -158,24 +158,23 @@ static uint64_t extent_granules(const struct profile_record *thread) {
 
 // ---- the reserve of chunks ----
 
-// Not who needs much room between its blocks.
+static bool leaves_much_free(const struct profile_record *thread) {
+  uint64_t usual = usual_granules(thread);
+  return footprint_granules(thread) > usual + usual / 8;
+}
+
 static bool may_share(const struct profile_record *record) {
-  if (!profile_is_thread(record) || record->granules <= record->granules_least) return false;
-  uint64_t usual = usual_granules(record);
-  return record->span_largest <= EXTENT_CHUNK && footprint_granules(record) <= usual + usual / 8;
+  return profile_is_thread(record) && record->granules > record->granules_least &&
+         record->span_largest <= EXTENT_CHUNK && !leaves_much_free(record);
 }
 
-// Of a thread that shares.
-static uint32_t own_granules(const struct profile_record *thread) {
-  return thread->granules_least ? thread->granules_least : 1;
-}
-
-static uint64_t own_extent(const struct profile_record *thread) {
+// What a thread that shares keeps for itself.
+static struct profile_record own_of(const struct profile_record *thread) {
   struct profile_record own = *thread;
-  own.granules = own_granules(thread);
+  own.granules = thread->granules_least ? thread->granules_least : 1;
   own.footprint = 0;
   own.flags |= PROFILE_SHARES;
-  return extent_granules(&own);
+  return own;
 }
 
 static bool is_first_of_routine(const struct profile *profile, const struct profile_record *record) {
@@ -222,7 +221,8 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   struct profile_record *end = profile->record + profile->header->records;
   for (struct profile_record *record = profile->record; record < end; record++) {
     if (!may_share(record)) continue;
-    uint64_t own = own_extent(record);
+    const struct profile_record kept = own_of(record);
+    uint64_t own = extent_granules(&kept);
     if (own > most) return 0;
     before += extent_granules(record);
     after += own;
@@ -233,10 +233,7 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   after += chunks * EXTENT_CHUNK;
   if (!beyond || chunks * EXTENT_CHUNK > most || after >= before) return 0;
   for (struct profile_record *record = profile->record; record < end; record++) {
-    if (!may_share(record)) continue;
-    record->granules = own_granules(record);
-    record->footprint = 0;
-    record->flags |= PROFILE_SHARES;
+    if (may_share(record)) *record = own_of(record);
   }
   return chunks;
 }

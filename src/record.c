@@ -16,7 +16,7 @@ static void most(uint32_t *peak, uint32_t now) {
 
 static void most_granules(struct record *record) {
   most(&record->peaks.granules, record->page_granules + record->span_granules);
-  // A recorded heap gives nothing back, so that this is all that it has ever needed at one time.
+  // A recorded heap gives nothing back while its thread lives, so this is all that it has needed at one time.
   most(&record->peaks.footprint, record->heap->live + record->heap->dirty);
 }
 
@@ -168,8 +168,8 @@ static void add_peaks(struct profile_record *whole, const struct profile_record 
 }
 
 // Of the threads, without the whole process.
-static void count_together(struct profile_record *threads_from, const struct profile_record *end) {
-  for (struct profile_record *one = threads_from; one < end; one++) {
+static void count_together(struct profile_record *thread, const struct profile_record *end) {
+  for (struct profile_record *one = thread; one < end; one++) {
     if (one->together) continue;  // counted with another
     uint32_t together = 0;
     for (const struct profile_record *other = one; other < end; other++)

@@ -3,7 +3,8 @@
 // thread, which frees them: the next thread of the heap has little to do but to take them back. Blocks of LEAST to MOST
 // KiB that another thread frees, the oldest first. And small sizes that take turns, in an order that a number chooses:
 // whatever a block can do that has a store of its own size. And pages and spans that come and go side by side. And blocks
-// of 1 MiB, of which three fit in a segment, among small ones, resized at times. And blocks of KIB, of which every other one is freed, and longer ones that do not fit where they were.
+// of 1 MiB, of which three fit in a segment, among small ones, resized at times. And blocks of KIB, of which every
+// other one is freed, and longer ones that do not fit where they were.
 //
 //   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]|holes [KIB [BLOCKS]]
 #include <malloc.h>

@@ -286,12 +286,12 @@ TEST(a_lowered_hint_is_gone_at_every_level) {
   for (uint32_t i = 0; i < 5000; i++) attach(i);
   raise_hint(4999);
   CHECK(is_pending());
-  hint_lower((&spans[4999])->hint, (&spans[4999])->hint_bit);
+  hint_lower(spans[4999].hint, spans[4999].hint_bit);
   CHECK(!is_pending());
   // But not those beside it.
   raise_hint(4998);
   raise_hint(4999);
-  hint_lower((&spans[4999])->hint, (&spans[4999])->hint_bit);
+  hint_lower(spans[4999].hint, spans[4999].hint_bit);
   CHECK(is_pending());
   atomic_store(&freed[4999], 0);
   CHECK_EQUAL(drain(), 1);
@@ -454,7 +454,7 @@ TEST(threads_raise_while_the_owner_takes_and_the_tree_grows) {
     }
     // The way of a page that looks at itself, without having been led there.
     uint32_t own = count / 2;
-    hint_lower((&spans[own])->hint, (&spans[own])->hint_bit);
+    hint_lower(spans[own].hint, spans[own].hint_bit);
     found += look_at(&spans[own]);
   }
   for (unsigned i = 0; i < RAISERS; i++) pthread_join(threads[i], NULL);

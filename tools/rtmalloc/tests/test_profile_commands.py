@@ -226,18 +226,7 @@ def test_small_sizes_share_a_store_where_that_is_a_quarter_less(blocks, at_once,
 
 def test_the_most_memory_that_a_program_can_need():
     two = profile(
-        record(
-            "",
-            0,
-            0,
-            {1: 5, 72: 2},
-            pages=(1, 1, 1),
-            granules=27,
-            span_granules=3,
-            span_largest=2,
-            page_granules=25,
-            bins=130,
-        ),
+        record("", 0, 0, {1: 5, 72: 2}, granules=27, span_granules=3, span_largest=2, page_granules=25, bins=130),
         record("app", 0, 0, {1: 300, 121: 1}, bins=130),
         record("*", 0, 0, {1: 305, 72: 2, 121: 1}, bins=130),
         bins=130,

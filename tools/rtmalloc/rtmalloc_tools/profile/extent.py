@@ -66,8 +66,7 @@ def extent_granules(record: Record, shares: bool) -> int:
     return max(usual, footprint_granules(record)) if record.granules else usual
 
 
-def needs_room(record: Record) -> bool:
-    """It left much free between its blocks."""
+def leaves_much_free(record: Record) -> bool:
     usual = usual_granules(record, shares=False)
     return footprint_granules(record) > usual + usual // 8
 

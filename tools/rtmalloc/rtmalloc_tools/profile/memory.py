@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rtmalloc_tools.profile.extent import EXTENT_GRANULES, extent_granules, needs_room, plan_extent
+from rtmalloc_tools.profile.extent import EXTENT_GRANULES, extent_granules, leaves_much_free, plan_extent
 from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
@@ -127,7 +127,7 @@ def shared(profile: Profile, mode: str) -> Shared:
     def may_share(record: Record) -> bool:
         if mode != "seg" or record.granules <= record.granules_least:
             return False
-        return record.span_largest <= CHUNK and not needs_room(record)
+        return record.span_largest <= CHUNK and not leaves_much_free(record)
 
     def own(record: Record) -> Record:
         return replace(record, granules=record.granules_least or 1, footprint=0)

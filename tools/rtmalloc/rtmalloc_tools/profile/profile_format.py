@@ -62,10 +62,12 @@ class Record:
         return not self.process, self.module, self.offset, self.index
 
     @property
+    def routine(self) -> str:
+        return f"{self.module}+{self.offset:#x}" if self.module else "main thread"
+
+    @property
     def name(self) -> str:
-        if self.process:
-            return "whole process"
-        return f"{self.module}+{self.offset:#x} #{self.index}" if self.module else f"main thread #{self.index}"
+        return "whole process" if self.process else f"{self.routine} #{self.index}"
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,5 @@ def together(profile: Profile) -> dict[str, int]:
     """Granules of all threads, and of those of each routine, by name."""
     routines = by_routine(record for record in profile.records if not record.process)
     return {"whole process": at_once(profile)} | {
-        f"{module}+{offset:#x}" if module else "main thread": max(record.together for record in of)
-        for (module, offset), of in routines.items()
+        of[0].routine: max(record.together for record in of) for of in routines.values()
     }
