@@ -101,9 +101,8 @@ RTM_INLINE void *limits_kept(struct heap *heap, void *block, size_t size) {
 // From the heap that the thread has now.
 static RTM_NOINLINE void *alloc_after_change(size_t size) { return rtm_malloc(size); }
 
-// No store has a block left, or the extent no span.
-RTM_NOINLINE void *alloc_miss(size_t size) {
-  if (RTM_UNLIKELY(heap_change_late())) return alloc_after_change(size);
+// What the profile has not.
+static RTM_NOINLINE void *miss(size_t size) {
   struct heap *heap = rtm_heap;
   if (!mode_miss(heap, size)) return out_of_memory();
   if (size <= heap->stores->extent_max) {
@@ -118,14 +117,28 @@ RTM_NOINLINE void *alloc_miss(size_t size) {
   return block ? block : out_of_memory();
 }
 
+// Of what threads that race have in common; NULL: nothing of that size.
+RTM_INLINE void *common_block(size_t size) {
+  const struct stores *common = rtm_heap->stores->common;
+  if (!common || size > BIN_SIZE_MAX) return NULL;
+  return store_take_common(size <= BLOCK_MAX ? common->heap->page[size_class(size)] : common->large[bin_large(size)]);
+}
+
+// No store of the thread has a block left, or its extent no span.
+RTM_NOINLINE void *alloc_miss(size_t size) {
+  if (RTM_UNLIKELY(heap_change_late())) return alloc_after_change(size);
+  void *block = common_block(size);
+  return block ? block : miss(size);
+}
+
 // The store stands for the size: what is not kept for this rare path makes the way before it shorter.
 static RTM_NOINLINE void *take_late(struct span *store) {
-  void *block = store_take_again(store);
+  void *block = store_is_empty(store) ? NULL : store_take_again(store);
   return block ? block : alloc_miss(store->store_size);
 }
 
 static RTM_NOINLINE void *large_late(struct span *store, size_t size) {
-  void *block = store_take_again(store);
+  void *block = store_is_empty(store) ? NULL : store_take_again(store);
   return block ? block : alloc_miss(size);
 }
 
@@ -444,12 +457,23 @@ static RTM_COLD _Noreturn void wrong_size(const void *block) {
   message_misuse(block, "invalid free", "the block was not allocated with this size or alignment");
 }
 
+// Which eight classes its class is one of: those to 128 bytes have the lowest number, each doubling the next.
+static uint64_t eight_of(size_t size) { return bits_highest((size - 1) | 64); }
+
+// In mode `pag` one store may serve eight classes, and where that has no block left, a page or a common store of its
+// size.
+static RTM_COLD void check_eight(const void *block, const struct span *span, size_t size) {
+  size_t most = usable(span);
+  bool in_pages = size <= most && most <= BLOCK_MAX;
+  if (mode_now() != MODE_PAG || !in_pages || eight_of(size ? size : 1) != eight_of(most)) wrong_size(block);
+}
+
 void free_check_size(void *block, struct span *span, size_t size, bool resized) {
   span_or_abort(block, "invalid free");
   if (SECURE_VARIANT && (rtm_secure.features & SECURE_CANARIES)) {
     if (secure_check(block, span, "invalid free") != size) wrong_size(block);
   } else if (!fits(span, secure_pad(size), resized)) {
-    wrong_size(block);
+    check_eight(block, span, secure_pad(size));
   }
 }
 
@@ -489,14 +513,12 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
     free_check_size(block, span, size, false);
   } else if (size <= BLOCK_MAX && alignment <= GRANULE_SIZE && alignment > BLOCK_ALIGNMENT) {
     size_t padded = secure_pad(size);
-    if (!fits(span, bits_round_up(padded ? padded : 1, alignment), false)) wrong_size(block);
+    size_t rounded = bits_round_up(padded ? padded : 1, alignment);
+    if (!fits(span, rounded, false)) check_eight(block, span, rounded);
   } else if (secure_pad(size) > usable(span)) {
     wrong_size(block);
   }
 }
-
-// Which eight classes its class is one of: those to 128 bytes have the lowest number, each doubling the next.
-static uint64_t eight_of(size_t size) { return bits_highest((size - 1) | 64); }
 
 // Of a heap that is recorded, or was prepared from what was recorded: both must decide alike, as the one counts what the
 // other has. So another thread's block is always counted anew, as a block of the thread that asks. And a smaller size

@@ -215,6 +215,7 @@ static const char *load(const char *path, enum mode mode) {
   uint64_t before = os_clock_us();
   wrong = profile_level(&profile) ? NULL : prepared_no_memory;
   uint64_t reserve = 0, chunks = !wrong && mode == MODE_SEG ? plan_share(&profile, &reserve) : 0;
+  if (!wrong && mode == MODE_PAG && !plan_common(&profile)) wrong = prepared_no_memory;
   if (!wrong) wrong = prepare_check(&profile, mode, chunks);
   if (wrong) {
     profile_drop(&profile);

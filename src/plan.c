@@ -1,6 +1,8 @@
 // See plan.h.
 #include "plan.h"
 
+#include <string.h>
+
 #include "extent.h"
 #include "medium.h"
 #include "store.h"
@@ -236,6 +238,75 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
     if (may_share(record)) *record = own_of(record);
   }
   return chunks;
+}
+
+// ---- what all threads have in common ----
+
+// There are others of its routine, and one of these, or it, needed less by more than a 32nd in one run than in another.
+static bool races(const struct profile *profile, const struct profile_record *thread) {
+  enum { LITTLE = PROFILE_SPREAD_MOST / 32 };
+  uint32_t threads = 0, differ = 0;
+  for (uint32_t at = 0; at < profile->header->records; at++) {
+    const struct profile_record *record = &profile->record[at];
+    if (!profile_is_thread(record) || !profile_same_routine(record, thread)) continue;
+    threads++;
+    differ += profile_spread(record) > LITTLE;
+  }
+  return threads > 1 && differ;
+}
+
+// By as much as it differed it may differ once more, to an eighth of it. Of large blocks whole ones only.
+static void add_spread(uint64_t *blocks, const struct profile_record *thread) {
+  enum { MOST = PROFILE_SPREAD_MOST / 8 };
+  uint64_t part = profile_spread(thread) < MOST ? profile_spread(thread) : MOST, up = PROFILE_SPREAD_MOST - 1;
+  for (unsigned bin = 1; bin < BINS; bin++)
+    blocks[bin] += (thread->blocks[bin] * part + (bin <= CLASSES ? up : 0)) / PROFILE_SPREAD_MOST;
+}
+
+static uint32_t sum_of(uint64_t a, uint64_t b) { return a + b < UINT32_MAX ? (uint32_t)(a + b) : UINT32_MAX; }
+
+// False: it has no blocks.
+static bool add_blocks(struct profile_record *common, const uint64_t *blocks) {
+  bool any = false;
+  for (unsigned bin = BINS; bin-- > 1;) {
+    common->blocks[bin] = sum_of(common->blocks[bin], blocks[bin]);
+    any |= common->blocks[bin] != 0;
+    if (bin <= CLASSES) {
+      uint32_t *eight = &common->small_at_once[(bin - 1) / CLASSES_PER_DOUBLING];
+      *eight = sum_of(*eight, blocks[bin]);
+      continue;
+    }
+    for (unsigned doubling = 0; doubling <= (bin - FIRST) / STEP; doubling++)
+      common->large_from[doubling] = sum_of(common->large_from[doubling], blocks[bin]);
+  }
+  return any;
+}
+
+bool plan_common(struct profile *profile) {
+  uint32_t had = profile->header->records;
+  struct profile_record common = {.flags = PROFILE_COMMON};
+  uint64_t spread[BINS] = {0};
+  const struct profile_record *before = NULL;
+  bool racing = false;
+  for (uint32_t at = 0; at < had; at++) {
+    const struct profile_record *record = &profile->record[at];
+    if (!profile_is_thread(record)) continue;
+    // (The records of one routine often follow each other.)
+    if (!before || !profile_same_routine(before, record)) racing = races(profile, record);
+    before = record;
+    if (racing)
+      profile_most(&common, record);
+    else
+      add_spread(spread, record);
+  }
+  if (!add_blocks(&common, spread)) return true;
+  struct profile larger;
+  if (!profile_make(&larger, had + 1)) return false;
+  memcpy(larger.record, profile->record, had * sizeof *larger.record);
+  larger.record[had] = common;
+  profile_drop(profile);
+  *profile = larger;
+  return true;
 }
 
 // ---- mode `seg`: which spans have stores ----

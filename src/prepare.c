@@ -14,6 +14,7 @@ static const char too_large[] = "it needs more memory than the machine, or its c
 enum { LINE = 64 };
 
 static bool shares(const struct profile_record *thread) { return thread->flags & PROFILE_SHARES; }
+static bool is_common(const struct profile_record *thread) { return thread->flags & PROFILE_COMMON; }
 
 // `*sum`: bytes of all.
 static const char *check_size(const struct plan *plan, size_t machine, size_t *sum) {
@@ -196,25 +197,40 @@ static struct span *store_slot(const struct layout *l, uint64_t number) {
   return span_at(l->first + (uint32_t)(segment * SEGMENT_GRANULES + slot));
 }
 
+// A common store of an eight's last class, which has any alignment of the others, serves those that no thread had, too.
+static bool is_last_of_eight(unsigned bin) { return bin <= CLASSES && bin % CLASSES_PER_DOUBLING == 0; }
+static bool is_of_eight(unsigned bin, unsigned last) { return bin + CLASSES_PER_DOUBLING > last; }
+
+static void serve(struct heap *heap, unsigned bin, struct span *store) {
+  if (bin <= CLASSES)
+    heap->page[bin] = store;
+  else
+    heap->stores->large[bin - CLASSES - 1] = store;
+}
+
 // The stores of one heap, and their trees; what comes behind them.
-static char *make_stores(struct layout *l, struct heap *heap, const struct plan *plan, char *start, char *trees) {
+static char *make_stores(struct layout *l, struct heap *heap, const struct plan *plan, bool common, char *start,
+                         char *trees) {
   for (unsigned bin = 1; bin < BINS; bin++) {
     uint64_t blocks = plan->blocks[bin];
     if (!blocks) continue;
     struct span *store = store_slot(l, l->stores++);
-    store_make(l->mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin), (uint32_t)blocks,
-               (_Atomic uint64_t *)trees);
+    (common ? store_make_common : store_make)(l->mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin),
+                                              (uint32_t)blocks, (_Atomic uint64_t *)trees);
     start += plan_bytes(blocks, bin);
     trees += bits_round_up(store_words(blocks), LINE);
     for (unsigned other = 1; other <= bin; other++) {
-      if (plan->store[other] != bin) continue;
-      if (other <= CLASSES)
-        heap->page[other] = store;
-      else
-        heap->stores->large[other - CLASSES - 1] = store;
+      bool spare = common && is_last_of_eight(bin) && is_of_eight(other, bin) && !plan->store[other];
+      if (plan->store[other] == bin || spare) serve(heap, other, store);
     }
   }
   return start;
+}
+
+static uint64_t stores_bytes(const struct plan *plan) {
+  uint64_t bytes = 0;
+  for (unsigned bin = 1; bin < BINS; bin++) bytes += plan_bytes(plan->blocks[bin], bin);
+  return bytes;
 }
 
 static bool has_nothing(const struct plan *plan) {
@@ -264,17 +280,24 @@ static bool make_heaps(struct layout *l, char *hints,
     plan_make(thread, l->mode, &plan);
     struct places places = take_places(l, thread, &plan);
     struct heap *heap = (struct heap *)(base + places.heap);
-    uintptr_t routine;
-    if (!find_routine(thread, &routine)) return false;
-    if (!heap_make(heap, routine, thread->index, l->mode == MODE_PAG ? HEAP_STORES : heap_owned())) return false;
+    uintptr_t routine = 0;
+    if (!is_common(thread) && !find_routine(thread, &routine)) return false;
+    uint32_t index = is_common(thread) ? HEAP_NEXT_INDEX : thread->index;
+    if (!heap_make(heap, routine, index, l->mode == MODE_PAG ? HEAP_STORES : heap_owned())) return false;
     l->heap[i] = heap;
     begin_stores((struct stores *)(base + places.stores), heap, &plan, l->mode);
-    start = make_stores(l, heap, &plan, start, base + places.trees);
+    start = make_stores(l, heap, &plan, is_common(thread), start, base + places.trees);
     if (l->mode == MODE_SEG) extent_start(heap, plan.granules, plan.longest, shares(thread), hints + places.hints);
     made->reserve += plan.reserve;
-    enlist(heap->stores, &made->all, last);
-    last = heap->stores;
+    if (is_common(thread)) {
+      made->reserve += stores_bytes(&plan) - plan.reserve;
+      made->common = heap->stores;
+    } else {
+      enlist(heap->stores, &made->all, last);
+      last = heap->stores;
+    }
   }
+  for (struct stores *one = made->all; one; one = one->next) one->common = made->common;
   return true;
 }
 

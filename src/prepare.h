@@ -17,7 +17,8 @@
 #include "profile.h"
 
 struct made {
-  struct stores *all;  // by number: prepared_take finds the lowest first, as the recording does
+  struct stores *all;     // by number: prepared_take finds the lowest first, as the recording does
+  struct stores *common;  // of all of them; NULL: there are none
   size_t bytes;
   size_t reserve;  // of these, more than the recorded run needed; without chunks
   bool permitted;  // to lock memory

@@ -13,7 +13,7 @@ struct group {
   uintptr_t routine;
   struct stores **heaps;  // by number
   uint32_t count;
-  _Atomic uint64_t *waiting[LEVELS];  // bits
+  _Atomic uint64_t *waiting[STORE_LEVELS];  // bits; the last is NULL
 };
 
 static _Atomic uint64_t no_bits;
@@ -45,46 +45,18 @@ RTM_INLINE struct group *find(uintptr_t routine) {
 
 // ---- taking and leaving ----
 
-// One way down the tree. NULL: nothing waits, or another thread was faster, or a bit was late.
-static struct stores *take_once(const struct group *group) {
-  _Atomic uint64_t *zero = group->waiting[0], *one = group->waiting[1], *two = group->waiting[2];
-  struct stores *taken = NULL;
-  uint64_t bits = atomic_load_explicit(two, memory_order_seq_cst);
-  if (!bits) return NULL;
-  uint64_t at_two = bits_lowest(bits);
-  bits = atomic_load_explicit(&one[at_two], memory_order_seq_cst);
-  if (bits) {
-    uint64_t at_one = at_two * 64 + bits_lowest(bits);
-    bits = atomic_load_explicit(&zero[at_one], memory_order_seq_cst);
-    if (bits) {
-      uint64_t number = at_one * 64 + bits_lowest(bits);
-      // What the thread before did with the heap comes before.
-      if (!store_drop_bit(zero, number)) return NULL;
-      taken = group->heaps[number];
-      if (atomic_load_explicit(&zero[at_one], memory_order_seq_cst)) return taken;
-    }
-    store_settle(one, at_one, &zero[at_one]);
-    if (atomic_load_explicit(&one[at_two], memory_order_seq_cst)) return taken;
-  }
-  store_settle(two, at_two, &one[at_two]);
-  return taken;
-}
-
-// Whatever waits, looked at one by one: so that a heap is never said to be missing because others were in the way.
-static RTM_NOINLINE struct stores *take_any(const struct group *group) {
+// One whose thread was interrupted while it left it: its bit is set, and not yet those above.
+static RTM_NOINLINE struct heap *take_any(const struct group *group) {
   for (uint32_t number = 0; number < group->count; number++)
     if (store_has_bit(group->waiting[0], number) && store_drop_bit(group->waiting[0], number))
-      return group->heaps[number];
+      return group->heaps[number]->heap;
   return NULL;
 }
 
 struct heap *prepared_take(uintptr_t routine) {
   const struct group *group = find(routine);
-  struct stores *taken = take_once(group);
-  if (RTM_UNLIKELY(!taken)) taken = take_once(group);
-  if (RTM_UNLIKELY(!taken)) taken = take_once(group);
-  if (RTM_UNLIKELY(!taken)) taken = take_any(group);
-  return taken ? taken->heap : NULL;
+  uint64_t number;
+  return RTM_LIKELY(store_take_shared(group->waiting, &number)) ? group->heaps[number]->heap : take_any(group);
 }
 
 void prepared_leave(struct stores *stores) {

@@ -154,7 +154,7 @@ static void least(uint32_t *mine, uint32_t other) {
   if (other < *mine) *mine = other;
 }
 
-static void merge_record(struct profile_record *mine, const struct profile_record *other) {
+void profile_most(struct profile_record *mine, const struct profile_record *other) {
   for (unsigned bin = 0; bin < BINS; bin++) most(&mine->blocks[bin], other->blocks[bin]);
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) most(&mine->pages[kind], other->pages[kind]);
   most(&mine->granules, other->granules);
@@ -186,7 +186,7 @@ bool profile_merge(struct profile *profile, const struct profile *other) {
   for (uint32_t at = 0; at < other->header->records; at++) {
     struct profile_record *mine = find(&merged, &other->record[at]);
     if (mine) {
-      merge_record(mine, &other->record[at]);
+      profile_most(mine, &other->record[at]);
       least(&mine->least, other->record[at].least);
       least(&mine->granules_least, other->record[at].granules_least);
     } else {
@@ -228,11 +228,14 @@ struct standing {
   uint64_t routine;  // a hash of it
   uint64_t weight, need;
   uint32_t at, granules_least;
+  uint32_t spread;
 };
 
 static struct standing stand(const struct profile *profile, uint32_t at) {
   const struct profile_record *record = &profile->record[at];
   struct standing s = {.weight = weight(record), .at = at, .granules_least = record->granules_least};
+  uint64_t most = profile_weight(record), differs = most - (record->least < most ? record->least : most);
+  s.spread = (uint32_t)((differs * PROFILE_SPREAD_MOST + most - 1) / most);
   s.routine = hash(hash(hash_start, record->module, strlen(record->module)), &record->offset, sizeof record->offset);
   uint64_t alike = (s.weight + PROFILE_LITTLE) / PROFILE_ALIKE;
   s.need = alike > PROFILE_LITTLE ? alike - PROFILE_LITTLE : 0;
@@ -278,10 +281,11 @@ static void level(struct profile *profile, const struct standing *weighed, const
   for (uint32_t i = 0, merged = 0; i < count; i++) {
     struct profile_record *record = &profile->record[weighed[i].at];
     for (; merged < count && needing[merged].need <= weighed[i].weight; merged++)
-      merge_record(&most_of_alike, &profile->record[needing[merged].at]);
-    merge_record(record, &most_of_alike);
+      profile_most(&most_of_alike, &profile->record[needing[merged].at]);
+    profile_most(record, &most_of_alike);
     record->granules_least = least_of_alike(&weighed[i], weighed, weighed + count);
     record->together = together;
+    record->flags |= weighed[i].spread * PROFILE_SPREAD;
   }
 }
 

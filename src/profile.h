@@ -11,7 +11,10 @@ enum {
   PROFILE_MODULE = 56,
   PROFILE_PAGE_KINDS = 3,
   PROFILE_PROCESS = 1,
-  PROFILE_SHARES = 2,  // in memory only: see plan_share
+  // In memory only:
+  PROFILE_SHARES = 2,  // plan_share
+  PROFILE_COMMON = 4,  // plan_common
+  PROFILE_SPREAD = 8,  // profile_level: 0 to 64 of these
   PROFILE_DOUBLINGS = BINS_LARGE / CLASSES_PER_DOUBLING,
   PROFILE_EIGHTS = CLASSES / CLASSES_PER_DOUBLING
 };
@@ -77,7 +80,13 @@ void profile_same_runs(struct profile *profile, const struct profile *old);
 // start all its threads at one routine, as the JVM does.) Threads that are alike both ways get the least of what they
 // had at least, too; and all of a routine what they had together. False: out of memory, and nothing changed.
 enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
+//
+// Each gets how many 64ths less one run had of it than another: that many times PROFILE_SPREAD in its flags.
+enum { PROFILE_SPREAD_MOST = 64 };
 bool profile_level(struct profile *profile);
+RTM_INLINE uint32_t profile_spread(const struct profile_record *record) { return record->flags / PROFILE_SPREAD; }
+// The maximum of both, but for what a thread had at least.
+void profile_most(struct profile_record *mine, const struct profile_record *other);
 bool profile_same_routine(const struct profile_record *a, const struct profile_record *b);
 // Not the whole process's.
 RTM_INLINE bool profile_is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }

@@ -30,6 +30,7 @@ struct stores {
   uint64_t misses[BINS];           // by bin; bin 0: larger than any
   struct stores *next;             // all
   struct heap *heap;
+  struct stores *common;  // of all threads, where some race (mode `pag`); NULL: there are none
   struct group *group;  // of its start routine, and its number there (prepared.c)
   uint32_t number;
   unsigned mode;              // enum mode
@@ -41,14 +42,22 @@ struct stores {
 RTM_HIDDEN extern struct heap rtm_huge_stores;
 
 // Bytes of the tree's words for so many blocks, and making the store: `span`, `start` and the words are the caller's,
-// zeroed. All blocks are in its free list, in the order of their addresses. O(blocks + granules).
+// zeroed. All blocks are in its free list, in the order of their addresses; of a common one in its tree, as if another
+// thread had freed them. O(blocks + granules).
 size_t store_words(uint64_t blocks);
+void store_make_common(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
+                       _Atomic uint64_t *words);
 void store_make(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
                 _Atomic uint64_t *words);
 // The tree alone: for any blocks of one size from `start` on.
 void store_make_tree(struct span *span, char *start, size_t block_size, uint32_t blocks, _Atomic uint64_t *words);
 // After one way down that met a late bit: others. NULL: nothing is there.
 void *store_take_again(struct span *store);
+// Takes one bit of a tree, of three levels if the last is NULL, for any thread. False: there is none. One way down; more, where other threads took what was
+// there three times in the meantime, or a bit was late.
+bool store_take_shared(_Atomic uint64_t *const level[STORE_LEVELS], uint64_t *number);
+// A block of a common store, for any thread, the same way. NULL: there is none.
+void *store_take_common(struct span *store);
 // Stand where a heap has no store: never have a block. For each class one, so that it stands for a size.
 RTM_HIDDEN extern struct span rtm_no_store[CLASSES + 1];
 // Does not return; not declared so, as then it would need a stack frame on the way there.
@@ -143,6 +152,11 @@ RTM_INLINE uint64_t store_find(struct span *store) {
   }
   store_settle(three, at_three, &two[at_three]);
   return found;
+}
+
+// Nothing that other threads have freed, but for what is on its way.
+RTM_INLINE bool store_is_empty(const struct span *store) {
+  return !atomic_load_explicit(store->store_level[3], memory_order_seq_cst);
 }
 
 // A block that other threads have freed, in a store without a block in its list; NULL if there is none, or if a bit was

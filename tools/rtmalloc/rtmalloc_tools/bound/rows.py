@@ -19,6 +19,7 @@ OPERATIONS = (
     "free",
     "remote free",
     "orphan free",
+    "common malloc",
     "sized free",
     "free_sized",
     "aligned delete",

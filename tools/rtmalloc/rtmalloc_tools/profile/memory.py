@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rtmalloc_tools.profile.common import common
 from rtmalloc_tools.profile.extent import EXTENT_GRANULES, extent_granules, leaves_much_free, plan_extent
 from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.profile_format import Profile, Record
@@ -22,7 +23,8 @@ from rtmalloc_tools.profile.stores import Store, stores_of
 
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
-    "order it asks for what the profile counts. What it does not count is a miss, and comes on top.",
+    "order it asks for what the profile counts; where the recorded runs differ, also what all threads have in common. "
+    "What the profile does not count is a miss, and comes on top.",
     "seg": "What the allocator makes ready: the recorded pages and spans, a twelfth of the pages, a quarter of the "
     "spans, an eighth of the first 8 MiB of them, 256 KiB and the longest span more, and where threads race, the least "
     "of each and what they share; or what the recorded heap had in use and free together; for large spans stores, "
@@ -107,10 +109,16 @@ class Thread:
 
 @dataclass(frozen=True)
 class Shared:
-    """The threads, and the chunks of the reserve of mode `seg` (0: there is none)."""
+    """The threads, the chunks of the reserve of mode `seg` (0: there is none), and in mode `pag` what they have in
+    common, as if that were one more."""
 
     threads: tuple[Thread, ...]
-    chunks: int
+    chunks: int = 0
+    common: Thread | None = None
+
+    @property
+    def heaps(self) -> tuple[Thread, ...]:
+        return (*self.threads, self.common) if self.common else self.threads
 
 
 def at_once(profile: Profile) -> int:
@@ -120,12 +128,15 @@ def at_once(profile: Profile) -> int:
 
 def shared(profile: Profile, mode: str) -> Shared:
     """Where it takes less memory, threads that race keep the least that each had in any run, and share what
-    they had beyond that in the run where it was the most (plan_share in src/plan.c)."""
+    they had beyond that in the run where it was the most (plan_share in src/plan.c). In `pag`, plan_common."""
     threads = levelled(profile)
-    without = Shared(tuple(Thread(record, False) for record in threads), 0)
+    without = Shared(tuple(Thread(record, False) for record in threads))
+    if mode == "pag":
+        most = common(profile)
+        return replace(without, common=Thread(most, False) if most else None)
 
     def may_share(record: Record) -> bool:
-        if mode != "seg" or record.granules <= record.granules_least:
+        if record.granules <= record.granules_least:
             return False
         return record.span_largest <= CHUNK and not leaves_much_free(record)
 
@@ -192,9 +203,9 @@ def store_bytes(stores: list[Store]) -> int:
 
 def run_bytes(plan: Shared, mode: str, layout: Layout, records: int) -> int:
     """All that is locked but the index: in the order of src/prepare.c."""
-    threads = [(thread, *thread.plan(mode)) for thread in plan.threads]
+    threads = [(thread, *thread.plan(mode)) for thread in plan.heaps]
     hints = round_up(round_up(plan.chunks * WORD, EXTENT_ALIGNMENT) + plan.chunks * 2 * EXTENT_LEAF, EXTENT_ALIGNMENT)
-    heaps, blocks = round_up(records * WORD, LINE), 0
+    heaps, blocks = round_up((records + bool(plan.common)) * WORD, LINE), 0
     for thread, granules, stores in threads:
         heaps += round_up(layout.heap, LINE) + round_up(layout.stores, LINE)
         heaps += sum(tree_bytes(count) for count, _ in stores)
@@ -234,7 +245,7 @@ def index_bytes(records: Iterable[Record], layout: Layout) -> int:
 def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
     plan = shared(profile, mode)
     blocks = plan.chunks * CHUNK * GRANULE
-    for thread in plan.threads:
+    for thread in plan.heaps:
         granules, stores = thread.plan(mode)
         blocks += store_bytes(stores) + granules * GRANULE
     if layout is None:
