@@ -74,6 +74,18 @@ static void check_share(struct profile *profile, const struct profile *before) {
   }
 }
 
+// What all threads have in common is no thread's own, and no more than of all together; the rest stays.
+static void check_common(struct profile *profile) {
+  uint32_t records = profile->header->records;
+  uint64_t before = blocks_of_all(profile);
+  CHECK(plan_common(profile));
+  uint32_t more = profile->header->records - records;
+  CHECK(more <= 1 && blocks_of_all(profile) <= 3 * before);
+  for (uint32_t at = 0; at < profile->header->records; at++)
+    CHECK(!(profile->record[at].flags & PROFILE_COMMON) == (at < records));
+  for (uint32_t at = records; at < profile->header->records; at++) check_plans(&profile->record[at]);
+}
+
 // A good profile: what the rest of the library relies on.
 static void use(struct profile *profile) {
   uint32_t records = profile->header->records;
@@ -90,12 +102,16 @@ static void use(struct profile *profile) {
   CHECK(profile->header->records == records && blocks_of_all(profile) == before);
   CHECK(profile_level(profile));
   CHECK(blocks_of_all(profile) >= before);
+  // What is known in memory only.
+  for (uint32_t at = 0; at < records; at++) profile->record[at].flags %= PROFILE_SPREAD;
   profile->header->checksum = checksum(profile->header);
   put((unsigned char *)profile->header, profile->header->bytes);
   profile_drop(&same);
   CHECK(profile_read(path, &same) == NULL);
   CHECK(memcmp(same.record, profile->record, records * sizeof(struct profile_record)) == 0);
   check_share(profile, &same);
+  CHECK(profile_level(&same));
+  check_common(&same);
   profile_drop(&same);
 }
 

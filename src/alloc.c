@@ -126,7 +126,7 @@ RTM_INLINE void *common_block(size_t size) {
 
 // No store of the thread has a block left, or its extent no span.
 RTM_NOINLINE void *alloc_miss(size_t size) {
-  if (RTM_UNLIKELY(heap_change_late())) return alloc_after_change(size);
+  if (RTM_UNLIKELY(heap_change_for_more())) return alloc_after_change(size);
   void *block = common_block(size);
   return block ? block : miss(size);
 }

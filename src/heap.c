@@ -19,8 +19,7 @@ _Thread_local struct heap *rtm_fast_heap __attribute__((tls_model("initial-exec"
 _Thread_local uintptr_t rtm_thread_routine __attribute__((tls_model("initial-exec")));
 _Thread_local bool rtm_thread_ends __attribute__((tls_model("initial-exec")));
 
-// The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose);
-// or that has begun with it, as the predecessor's was not offered yet, and it has nothing (heap_change_late).
+// The heap that is ready for a thread that one of its own routine started, and that has not allocated yet (see choose).
 static _Thread_local struct heap *undecided __attribute__((tls_model("initial-exec")));
 // The heap of the thread that started this one, if it is of the same routine; else NULL.
 static _Thread_local struct heap *predecessor __attribute__((tls_model("initial-exec")));
@@ -195,8 +194,7 @@ static void begin(struct heap *heap) {
 //     heir->offer   NULL: its thread has chosen   &rtm_no_heap: it has not   else: the heap that it is offered
 //
 // Of the two it takes the one with the lower number: that is the predecessor's, but where a thread before had allocated
-// too early to get that, and the chain has gone on with a heap that the recorded run never used. Who is too early and has
-// such a heap leaves the offer open, and takes it at its next request after it was made.
+// too early to get that, and the chain has gone on with a heap that the recorded run never used.
 // (Where no heap was ready, as in general mode, the first malloc adopts the predecessor's if it is an orphan by then.)
 
 static void expect_offer(struct heap *heap, struct heap *heir) {
@@ -219,15 +217,6 @@ static struct heap *offered(struct heap *heir) {
   return heap == &rtm_no_heap ? NULL : heap;
 }
 
-// It has nothing, and its predecessor had not ended a moment ago.
-static RTM_NOINLINE struct heap *begin_early(struct heap *heap) {
-  undecided = heap;
-  atomic_store_explicit(&heap->offer, &rtm_no_heap, memory_order_relaxed);
-  use(heap);
-  process_watch_thread(heap);
-  return heap;
-}
-
 // The thread's first allocation.
 static RTM_NOINLINE struct heap *choose(void) {
   struct heap *heap = undecided, *before = offered(heap);
@@ -236,27 +225,24 @@ static RTM_NOINLINE struct heap *choose(void) {
     bool first = before->index < heap->index;
     heap_not_begun(first ? heap : before);
     if (first) heap = before;
-  } else if (RTM_UNLIKELY(heap->has_nothing)) {
-    return begin_early(heap);
   }
   use(heap);
   process_watch_thread(heap);
   return heap;
 }
 
-bool heap_change_late(void) {
-  struct heap *own = undecided;
+bool heap_change_for_more(void) {
+  struct heap *own = rtm_heap;
   // A thread's limit is its heap's, and would be lost.
-  if (!own || own->limited || atomic_load_explicit(&own->offer, memory_order_relaxed) == &rtm_no_heap) return false;
-  undecided = NULL;
-  struct heap *before = offered(own);
-  before->stores->general = own->stores->general;
+  struct heap *more = own->limited ? NULL : mode_take_more(own);
+  if (!more) return false;
+  more->stores->general = own->stores->general;
   own->stores->general = NULL;
-  before->heir = own->heir;
+  more->heir = own->heir;
   own->heir = NULL;
   mode_leave_heap(own);
-  use(before);
-  process_watch_thread(before);
+  use(more);
+  process_watch_thread(more);
   return true;
 }
 

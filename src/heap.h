@@ -72,7 +72,7 @@ struct heap {
   struct heap *next_orphan;
   struct heap *heir;           // ready for the thread of its own routine that its thread started last; or NULL
   struct heap *_Atomic offer;  // to whom this one is ready for (heap.c)
-  bool has_nothing;            // prepared for a thread that had no block: all that is asked for is a miss
+  uint64_t prepared;           // bytes of blocks that were made for it at load
   // Set: the state is HEAP_COUNTED, and every operation comes by alloc.c's slow paths, which count in `limits`.
   bool limited;
   bool is_object;  // made by rtm_heap_new: no thread's own (heap_object.c)
@@ -136,9 +136,9 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
 bool heap_make(struct heap *heap, uintptr_t routine, uint32_t index, enum heap_state state);
 // A profile was loaded: if there is a prepared heap for the calling thread, its own one serves what that has not.
 void heap_change(void);
-// A request was in vain. If the thread's heap has nothing, as its predecessor had not ended when it began, and it has by
-// now: true, and it goes on with the predecessor's. O(1).
-bool heap_change_late(void);
+// A request was in vain. If a heap waits that was prepared for a thread of the same routine, and has more than the calling
+// thread's: true, and the thread goes on with that one. O(heaps of the routine / 64), and looks at few of them.
+bool heap_change_for_more(void);
 // Leaves the heap to the next thread that needs one. O(CLASSES), and what other threads have freed in a general heap.
 void heap_leave(struct heap *heap);
 // The same for a general heap that is no thread's: whoever needs one adopts it.

@@ -184,6 +184,8 @@ struct heap *mode_take_heap(uintptr_t routine) {
   return heap;
 }
 
+struct heap *mode_take_more(const struct heap *heap) { return prepared_take_more(heap->stores); }
+
 void mode_leave_heap(struct heap *heap) { prepared_leave(heap->stores); }
 
 void mode_adapt(struct heap *heap) {

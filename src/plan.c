@@ -15,22 +15,41 @@ size_t plan_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks *
 // power of two and at most twice as large as the first (but for 16 to 128 bytes), those that were not at their peaks at
 // the same time share the last one's store, where that takes a quarter less memory: so their blocks are still near each
 // other, and have whatever alignment their own would have.
-static void plan_eight(const struct profile_record *thread, unsigned eight, struct plan *plan) {
-  enum { BLOCKS_MORE = 2 };
-  unsigned first = eight * CLASSES_PER_DOUBLING + 1, last = first + CLASSES_PER_DOUBLING - 1;
-  uint64_t sum = 0, more = 0, apart = 0, at_once = thread->small_at_once[eight];
-  for (unsigned bin = first; bin <= last; bin++) {
+struct eight {
+  unsigned first, last;   // bins
+  uint64_t blocks, more;  // of one store for all; of these, BLOCKS_MORE for each bin that has any
+  uint64_t apart;         // bytes of a store for each
+};
+enum { BLOCKS_MORE = 2 };
+
+static struct eight look_at_eight(const struct profile_record *thread, unsigned number) {
+  struct eight eight = {.first = number * CLASSES_PER_DOUBLING + 1};
+  eight.last = eight.first + CLASSES_PER_DOUBLING - 1;
+  uint64_t sum = 0, at_once = thread->small_at_once[number];
+  for (unsigned bin = eight.first; bin <= eight.last; bin++) {
     if (!thread->blocks[bin]) continue;
     sum += thread->blocks[bin];
-    more += BLOCKS_MORE;
-    apart += plan_bytes(thread->blocks[bin] + (uint64_t)BLOCKS_MORE, bin);
+    eight.more += BLOCKS_MORE;
+    eight.apart += plan_bytes(thread->blocks[bin] + (uint64_t)BLOCKS_MORE, bin);
   }
-  uint64_t blocks = (at_once && at_once < sum ? at_once : sum) + more;
-  bool share = blocks <= STORE_BLOCKS_MAX && plan_bytes(blocks, last) <= apart / 4 * 3;
-  for (unsigned bin = first; bin <= last; bin++) {
+  eight.blocks = (at_once && at_once < sum ? at_once : sum) + eight.more;
+  return eight;
+}
+
+// (Who asks for what all have in common may ask as an eight of its own heap, which shares a store: PROFILE_EIGHT.)
+static bool shares_store(const struct profile_record *thread, unsigned number, const struct eight *eight) {
+  if (!eight->more || eight->blocks > STORE_BLOCKS_MAX) return false;
+  return thread->flags & (uint32_t)PROFILE_EIGHT << number ||
+         plan_bytes(eight->blocks, eight->last) <= eight->apart / 4 * 3;
+}
+
+static void plan_eight(const struct profile_record *thread, unsigned number, struct plan *plan) {
+  struct eight eight = look_at_eight(thread, number);
+  bool share = shares_store(thread, number, &eight);
+  for (unsigned bin = eight.first; bin <= eight.last; bin++) {
     if (!thread->blocks[bin]) continue;
-    plan->store[bin] = (uint16_t)(share ? last : bin);
-    plan->blocks[plan->store[bin]] = share ? blocks : thread->blocks[bin] + (uint64_t)BLOCKS_MORE;
+    plan->store[bin] = (uint16_t)(share ? eight.last : bin);
+    plan->blocks[plan->store[bin]] = share ? eight.blocks : thread->blocks[bin] + (uint64_t)BLOCKS_MORE;
     plan->reserve += BLOCKS_MORE * bin_size(plan->store[bin]);
   }
 }
@@ -282,6 +301,15 @@ static bool add_blocks(struct profile_record *common, const uint64_t *blocks) {
   return any;
 }
 
+static uint32_t eights_that_share(const struct profile_record *thread) {
+  uint32_t eights = 0;
+  for (unsigned number = 0; number < PROFILE_EIGHTS; number++) {
+    struct eight eight = look_at_eight(thread, number);
+    if (shares_store(thread, number, &eight)) eights |= (uint32_t)PROFILE_EIGHT << number;
+  }
+  return eights;
+}
+
 bool plan_common(struct profile *profile) {
   uint32_t had = profile->header->records;
   struct profile_record common = {.flags = PROFILE_COMMON};
@@ -294,6 +322,7 @@ bool plan_common(struct profile *profile) {
     // (The records of one routine often follow each other.)
     if (!before || !profile_same_routine(before, record)) racing = races(profile, record);
     before = record;
+    common.flags |= eights_that_share(record);
     if (racing)
       profile_most(&common, record);
     else

@@ -227,16 +227,10 @@ static char *make_stores(struct layout *l, struct heap *heap, const struct plan 
   return start;
 }
 
-static uint64_t stores_bytes(const struct plan *plan) {
-  uint64_t bytes = 0;
+static uint64_t blocks_bytes(const struct plan *plan) {
+  uint64_t bytes = plan->granules << GRANULE_SHIFT;
   for (unsigned bin = 1; bin < BINS; bin++) bytes += plan_bytes(plan->blocks[bin], bin);
   return bytes;
-}
-
-static bool has_nothing(const struct plan *plan) {
-  for (unsigned bin = 1; bin < BINS; bin++)
-    if (plan->blocks[bin]) return false;
-  return !plan->granules;
 }
 
 static void begin_stores(struct stores *stores, struct heap *heap, const struct plan *plan, enum mode mode) {
@@ -250,7 +244,7 @@ static void begin_stores(struct stores *stores, struct heap *heap, const struct 
   stores->mode = mode;
   stores->extent_max = mode == MODE_SEG ? plan->spans_most : 0;
   heap->stores = stores;
-  heap->has_nothing = has_nothing(plan);
+  heap->prepared = blocks_bytes(plan);
   heap->unusual = true;
   heap->store_from = plan->spans_most + 1;
   heap->store_reach = BIN_SIZE_MAX + (size_t)1 - heap->store_from;
@@ -290,7 +284,7 @@ static bool make_heaps(struct layout *l, char *hints,
     if (l->mode == MODE_SEG) extent_start(heap, plan.granules, plan.longest, shares(thread), hints + places.hints);
     made->reserve += plan.reserve;
     if (is_common(thread)) {
-      made->reserve += stores_bytes(&plan) - plan.reserve;
+      made->reserve += heap->prepared - plan.reserve;
       made->common = heap->stores;
     } else {
       enlist(heap->stores, &made->all, last);

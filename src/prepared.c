@@ -43,6 +43,8 @@ RTM_INLINE struct group *find(uintptr_t routine) {
   return group[3]->routine == routine ? group[3] : &nobody;
 }
 
+static uint64_t words_for(uint64_t bits) { return (bits + 63) / 64; }
+
 // ---- taking and leaving ----
 
 // One whose thread was interrupted while it left it: its bit is set, and not yet those above.
@@ -59,6 +61,23 @@ struct heap *prepared_take(uintptr_t routine) {
   return RTM_LIKELY(store_take_shared(group->waiting, &number)) ? group->heaps[number]->heap : take_any(group);
 }
 
+struct heap *prepared_take_more(const struct stores *than) {
+  enum { LOOKS = 64 };
+  const struct group *group = than->group;
+  _Atomic uint64_t *waiting = group->waiting[0];
+  if (!atomic_load_explicit(group->waiting[2], memory_order_relaxed)) return NULL;
+  unsigned looks = 0;
+  for (uint64_t word = 0; word < words_for(group->count); word++) {
+    uint64_t bits = atomic_load_explicit(&waiting[word], memory_order_relaxed);
+    for (; bits && looks < LOOKS; bits &= bits - 1, looks++) {
+      uint64_t number = word * 64 + bits_lowest(bits);
+      struct heap *heap = group->heaps[number]->heap;
+      if (heap->prepared > than->heap->prepared && store_drop_bit(waiting, number)) return heap;
+    }
+  }
+  return NULL;
+}
+
 void prepared_leave(struct stores *stores) {
   const struct group *group = stores->group;
   uint64_t number = stores->number;
@@ -68,8 +87,6 @@ void prepared_leave(struct stores *stores) {
 }
 
 // ---- the index, at load ----
-
-static uint64_t words_for(uint64_t bits) { return (bits + 63) / 64; }
 
 static struct group *group_of(struct group *groups, uint32_t count, uintptr_t routine) {
   for (uint32_t i = 0; i < count; i++)

@@ -21,6 +21,8 @@ RTM_HIDDEN extern const char prepared_no_memory[];
 const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted);
 // The heap that has been waiting with the lowest number, as far as other threads leave it; NULL: none waits. O(1).
 struct heap *prepared_take(uintptr_t routine);
+// One that waits and has more than this one, of the same routine; NULL: none of the first 64. O(heaps / 64).
+struct heap *prepared_take_more(const struct stores *than);
 // Its thread has exited. O(1), wait-free.
 void prepared_leave(struct stores *stores);
 

@@ -15,6 +15,7 @@ enum {
   PROFILE_SHARES = 2,  // plan_share
   PROFILE_COMMON = 4,  // plan_common
   PROFILE_SPREAD = 8,  // profile_level: 0 to 64 of these
+  PROFILE_EIGHT = 1 << 16,  // plan_common: from here on a bit for each eight that shares a store
   PROFILE_DOUBLINGS = BINS_LARGE / CLASSES_PER_DOUBLING,
   PROFILE_EIGHTS = CLASSES / CLASSES_PER_DOUBLING
 };
@@ -84,7 +85,7 @@ enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 // Each gets how many 64ths less one run had of it than another: that many times PROFILE_SPREAD in its flags.
 enum { PROFILE_SPREAD_MOST = 64 };
 bool profile_level(struct profile *profile);
-RTM_INLINE uint32_t profile_spread(const struct profile_record *record) { return record->flags / PROFILE_SPREAD; }
+RTM_INLINE uint32_t profile_spread(const struct profile_record *record) { return record->flags % PROFILE_EIGHT / PROFILE_SPREAD; }
 // The maximum of both, but for what a thread had at least.
 void profile_most(struct profile_record *mine, const struct profile_record *other);
 bool profile_same_routine(const struct profile_record *a, const struct profile_record *b);

@@ -115,6 +115,16 @@ class Run:
                 self.keep(key, count, load, seed)
         return counts
 
+    def measure_common(self, load: str, seed: int, also: Sequence[str], sealed: str) -> None:
+        """What a thread takes of what all have in common: sealed in `pag` with options that were not recorded."""
+        words, profile = [*load.split(), "--seed", str(seed)], self.folder / "profile.rtp"
+        profile.unlink(missing_ok=True)
+        for more in ("", *also):
+            self.record([*words, *more.split()], profile)
+        for (operation, kind), count in self.count("pag", [*words, *sealed.split()], profile).items():
+            if operation == "malloc":
+                self.keep(("pag", "common malloc", kind), count, f"{load} {sealed}", seed)
+
     def measure_threads(self, load: str, seed: int, functions: dict[str, str]) -> None:
         """The calls of some of the library's functions (`stepcount --watch`), with what they call in the C library; and
         each thread's first malloc. `functions`: of each the operation that it is."""
@@ -177,6 +187,9 @@ def main() -> int:
                 seeds = list(range(1, load["seeds"] * (5 if options.long else 1) + 1))
                 for seed in seeds + [random.SystemRandom().randrange(1, 1 << 32) for _ in range(options.search)]:
                     run.measure(load["words"], seed, modes, load.get("also", ()))
+        for load in table["common"]:
+            for seed in range(1, load["seeds"] * (5 if options.long else 1) + 1):
+                run.measure_common(load["words"], seed, load["also"], load["sealed"])
         for load in table["thread"]:
             for seed in range(1, load["seeds"] * (5 if options.long else 1) + 1):
                 run.measure_threads(load["words"], seed, table["watch"])

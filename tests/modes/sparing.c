@@ -4,9 +4,11 @@
 // KiB that another thread frees, the oldest first. And small sizes that take turns, in an order that a number chooses:
 // whatever a block can do that has a store of its own size. And pages and spans that come and go side by side. And blocks
 // of 1 MiB, of which three fit in a segment, among small ones, resized at times. And blocks of KIB, of which every
-// other one is freed, and longer ones that do not fit where they were.
+// other one is freed, and longer ones that do not fit where they were. And BLOCKS of each size in turn, which are freed with
+// their size and alignment.
 //
 //   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]|holes [KIB [BLOCKS]]
+//           |told BLOCKS
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 
 void free_sized(void *block, size_t size);  // C23
+void free_aligned_sized(void *block, size_t alignment, size_t size);
 
 static void use_classes_in_turn(void) {
   enum { SIZES = 20, BLOCKS = 12, SMALL = 6000 };
@@ -147,6 +150,23 @@ static void let_sizes_take_turns(uint32_t seed) {
   }
 }
 
+static void tell_sizes(unsigned blocks) {
+  enum { MOST = 4000, FROM = 144, TO = 2048 };
+  static void *told[MOST];
+  check(blocks <= MOST);
+  for (size_t size = FROM; size <= TO; size += 16) {
+    size_t alignment = size % 64 == 0 ? 64 : 0;
+    for (unsigned k = 0; k < blocks; k++)
+      check((told[k] = alignment ? aligned_alloc(alignment, size) : malloc(size)) && (uintptr_t)told[k] % 16 == 0);
+    for (unsigned k = 0; k < blocks; k++) {
+      if (alignment)
+        free_aligned_sized(told[k], alignment, size);
+      else
+        free_sized(told[k], size);
+    }
+  }
+}
+
 // Pages and spans side by side, replaced at random: of 16 blocks one has up to MOST KiB, the others up to 4,000 bytes.
 static void mix_pages_and_spans(uint32_t seed, uint32_t most) {
   enum { BLOCKS = 500, TURNS = 50000 };
@@ -210,6 +230,8 @@ int main(int argc, char **argv) {
     pass_blocks_on(argc > 2 ? (uint32_t)atoi(argv[2]) : 20, argc > 3 ? (uint32_t)atoi(argv[3]) : 32);
   else if (strcmp(argv[1], "sizes") == 0)
     let_sizes_take_turns(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
+  else if (strcmp(argv[1], "told") == 0)
+    tell_sizes(argc > 2 ? (unsigned)atoi(argv[2]) : 1000);
   else if (strcmp(argv[1], "arenas") == 0)
     keep_arenas(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
   else if (strcmp(argv[1], "holes") == 0)

@@ -213,6 +213,20 @@ def test_threads_that_race_share_what_one_of_them_needs(tmp_path: Path) -> None:
         assert told["prepared_bytes"] < 13 * MIB
 
 
+def test_a_thread_that_needs_what_another_one_needed_has_it_in_common_with_all(tmp_path: Path) -> None:
+    # Of the four threads the last two never needed much.
+    profile, report = tmp_path / "racing.rtp", tmp_path / "report.json"
+    for which in range(2):
+        assert run("racing", str(which), record=str(profile)).returncode == 0
+    for which in range(4):
+        result = run("racing", str(which), profile=str(profile), mode="pag", seal="1", report=str(report))
+        assert result.returncode == 0, result.stderr
+        told = json.loads(report.read_text())
+        assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+        # Of three that have much.
+        assert told["prepared_bytes"] < 24 * MIB
+
+
 def recorded_and_sealed(tmp_path: Path, mode: str, *command: str) -> dict[str, int]:
     profile, report = tmp_path / f"{command[-1]}.rtp", tmp_path / f"{command[-1]}.json"
     for _ in range(2):
@@ -252,6 +266,16 @@ def test_small_sizes_that_take_turns_share_a_store(tmp_path: Path) -> None:
     told = json.loads(report.read_text())
     assert told["misses"] == 0
     assert told["prepared_bytes"] < 8 * MIB
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_the_profile_does_not_cover_is_freed_with_its_size(mode: str, tmp_path: Path) -> None:
+    # One store serves eight classes, and what it has not left comes from pages of a general heap.
+    profile, report = tmp_path / "told.rtp", tmp_path / "report.json"
+    assert run("sparing", "told", "300", record=str(profile)).returncode == 0
+    result = run("sparing", "told", "1000", profile=str(profile), mode=mode, seal="1", report=str(report))
+    assert result.returncode == 0, result.stderr
+    assert mode == "seg" or json.loads(report.read_text())["misses"] > 1000
 
 
 @pytest.mark.parametrize("most", [200, 400])

@@ -19,7 +19,7 @@ from rtmalloc_tools.profile.size_classes import (
     block_size,
     round_up,
 )
-from rtmalloc_tools.profile.stores import Store, stores_of
+from rtmalloc_tools.profile.stores import Store, eights_that_share, stores_of
 
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
@@ -94,15 +94,17 @@ def tree_bytes(blocks: int) -> int:
 
 @dataclass(frozen=True)
 class Thread:
-    """What a thread has for itself, and whether it may take chunks of the shared reserve."""
+    """What a thread has for itself, and if it may take chunks of the shared reserve. Or what all have in common, and
+    which eights of sizes have one store there in any case."""
 
     record: Record
-    shares: bool
+    shares: bool = False
+    eights: frozenset[int] = frozenset()
 
     def plan(self, mode: str) -> tuple[int, list[Store]]:
         """Granules of the extent, and the stores."""
         if mode == "pag":
-            return 0, stores_of(self.record)
+            return 0, stores_of(self.record, self.eights)
         extent = plan_extent(self.record, self.shares)
         return extent.granules, extent.stores
 
@@ -130,10 +132,11 @@ def shared(profile: Profile, mode: str) -> Shared:
     """Where it takes less memory, threads that race keep the least that each had in any run, and share what
     they had beyond that in the run where it was the most (plan_share in src/plan.c). In `pag`, plan_common."""
     threads = levelled(profile)
-    without = Shared(tuple(Thread(record, False) for record in threads))
+    without = Shared(tuple(Thread(record) for record in threads))
     if mode == "pag":
         most = common(profile)
-        return replace(without, common=Thread(most, False) if most else None)
+        eights = frozenset[int]().union(*(eights_that_share(record) for record in threads))
+        return replace(without, common=Thread(most, eights=eights) if most else None)
 
     def may_share(record: Record) -> bool:
         if record.granules <= record.granules_least:
@@ -162,7 +165,7 @@ def shared(profile: Profile, mode: str) -> Shared:
     if not beyond or too_large or after >= before:
         return without
     return Shared(
-        tuple(Thread(own(record), True) if may_share(record) else Thread(record, False) for record in threads), chunks
+        tuple(Thread(own(record), True) if may_share(record) else Thread(record) for record in threads), chunks
     )
 
 

@@ -55,16 +55,16 @@ def eight_bins(eight: int) -> range:
     return range(eight * PER_DOUBLING + 1, (eight + 1) * PER_DOUBLING + 1)
 
 
-def eight_stores(record: Record, eight: int) -> list[Store]:
+def eight_stores(record: Record, eight: int, *, share: bool = False) -> list[Store]:
     """Of eight bins in pages each its own store; or one for all, of the last one's blocks, where that takes a quarter
-    less memory, as they were not at their peaks at the same time."""
+    less memory, as they were not at their peaks at the same time; or if they have to `share`."""
     bins = [number for number in eight_bins(eight) if record.blocks[number]]
     own = [(record.blocks[number] + BLOCKS_MORE, block_size(number)) for number in bins]
     together = sum(record.blocks[number] for number in bins)
     blocks = min(record.small_at_once[eight] or together, together) + BLOCKS_MORE * len(bins)
     top = block_size(eight_bins(eight)[-1])
     apart = sum(round_up(count * size, GRANULE) for count, size in own)
-    if blocks <= STORE_BLOCKS_MAX and round_up(blocks * top, GRANULE) <= apart // 4 * 3:
+    if blocks <= STORE_BLOCKS_MAX and (share or round_up(blocks * top, GRANULE) <= apart // 4 * 3):
         return [(blocks, top)] if own else []
     return own
 
@@ -73,6 +73,11 @@ def shares(record: Record, eight: int) -> bool:
     return len(eight_stores(record, eight)) < sum(record.blocks[number] > 0 for number in eight_bins(eight))
 
 
-def stores_of(record: Record) -> list[Store]:
-    """Each store of a thread's heap in mode `pag`."""
-    return [store for eight in range(EIGHTS) for store in eight_stores(record, eight)] + large_stores(record, BLOCK_MAX)
+def eights_that_share(record: Record) -> frozenset[int]:
+    return frozenset(eight for eight in range(EIGHTS) if shares(record, eight))
+
+
+def stores_of(record: Record, share: frozenset[int] = frozenset()) -> list[Store]:
+    """Each store of a thread's heap in mode `pag`, or of what all have in common, where some eights `share`."""
+    small = [store for eight in range(EIGHTS) for store in eight_stores(record, eight, share=eight in share)]
+    return small + large_stores(record, BLOCK_MAX)
