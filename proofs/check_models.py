@@ -62,6 +62,10 @@ HOLD = (
     Run("extent", "TOGETHER"),
     Run("extent", "STOPPED"),
     Run("extent", "STOPPED TOGETHER"),
+    Run("common"),
+    Run("common", "TAKES=2"),
+    Run("common", "BITS=1 WORDS=2"),
+    Run("common", "BITS=1 WORDS=2 ONES=2"),
     Run("remote_free", "WORDS=2 MORE=2 RELEASES=1", long=True),
     Run("remote_free", "FREERS=3 SPANS=3", long=True),
     Run("remote_free", "FREERS=3 SPANS=3 STOPPED", long=True),
@@ -76,6 +80,8 @@ HOLD = (
     Run("orphans", "CLAIMS=2", long=True),
     Run("extent", "FREERS=4", long=True),
     Run("extent", "FREERS=4 TOGETHER", long=True),
+    Run("common", "TAKERS=3", long=True),
+    Run("common", "TAKES=2 FREERS=2", long=True),
 )
 REJECTED = (
     Run("remote_free", "", "HINT_FIRST"),
@@ -105,6 +111,10 @@ REJECTED = (
     Run("extent", "", "LEAF_FIRST"),
     Run("extent", "", "HINT_FIRST"),
     Run("extent", "TOGETHER", "LOOK_FIRST"),
+    Run("common", "", "NO_RAISE"),
+    Run("common", "", "NO_RECHECK"),
+    Run("common", "", "TAKE_BLIND"),
+    Run("common", "", "TOP_FIRST"),
 )
 
 # What a failed assertion of the models means, by a part of its text.
@@ -114,6 +124,8 @@ MEANINGS = {
     "listed==made": "a heap is lost, or in the list twice",
     "h!=255": "a span's place is read when it has none",
     "hint[(at[place]-1)]==place": "a hint leads to a span that is gone",
+    "zero[i]": "a free block is not found",
+    "used&": "a block is handed out twice",
     "acceptance cycle": "the owner may never see a free",
     "mine": "a block is lost",
 }

@@ -72,7 +72,6 @@ struct heap {
   struct heap *next_orphan;
   struct heap *heir;           // ready for the thread of its own routine that its thread started last; or NULL
   struct heap *_Atomic offer;  // to whom this one is ready for (heap.c)
-  uint64_t prepared;           // bytes of blocks that were made for it at load
   // Set: the state is HEAP_COUNTED, and every operation comes by alloc.c's slow paths, which count in `limits`.
   bool limited;
   bool is_object;  // made by rtm_heap_new: no thread's own (heap_object.c)
@@ -81,6 +80,7 @@ struct heap {
   uint64_t order;                 // the state of its random order (secure.h),
   uint32_t refills;               // and how often a page's hand was empty (page.c)
   struct extent extent;           // prepared in mode `seg`
+  uint64_t prepared;              // bytes of blocks that were made for it at load
 };
 
 RTM_HIDDEN extern struct span rtm_no_page;  // has no block and never gets one

@@ -184,15 +184,16 @@ static bool leaves_much_free(const struct profile_record *thread) {
   return footprint_granules(thread) > usual + usual / 8;
 }
 
+// One that had nothing may, too: a thread may come to use its heap that came to another one's while it was recorded.
 static bool may_share(const struct profile_record *record) {
-  return profile_is_thread(record) && record->granules > record->granules_least &&
-         record->span_largest <= EXTENT_CHUNK && !leaves_much_free(record);
+  if (!profile_is_thread(record) || !record->granules) return profile_is_thread(record);
+  return record->granules > record->granules_least && record->span_largest <= EXTENT_CHUNK && !leaves_much_free(record);
 }
 
 // What a thread that shares keeps for itself.
 static struct profile_record own_of(const struct profile_record *thread) {
   struct profile_record own = *thread;
-  own.granules = thread->granules_least ? thread->granules_least : 1;
+  own.granules = thread->granules_least || !thread->granules ? thread->granules_least : 1;
   own.footprint = 0;
   own.flags |= PROFILE_SHARES;
   return own;
@@ -247,7 +248,7 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
     if (own > most) return 0;
     before += extent_granules(record);
     after += own;
-    threads++;
+    threads += record->granules > 0;
   }
   uint64_t chunks = chunks_for(beyond, threads);
   *reserve = (chunks * EXTENT_CHUNK - beyond) << GRANULE_SHIFT;

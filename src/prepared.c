@@ -61,11 +61,9 @@ struct heap *prepared_take(uintptr_t routine) {
   return RTM_LIKELY(store_take_shared(group->waiting, &number)) ? group->heaps[number]->heap : take_any(group);
 }
 
-struct heap *prepared_take_more(const struct stores *than) {
+static RTM_NOINLINE struct heap *look_for_more(const struct group *group, const struct stores *than) {
   enum { LOOKS = 64 };
-  const struct group *group = than->group;
   _Atomic uint64_t *waiting = group->waiting[0];
-  if (!atomic_load_explicit(group->waiting[2], memory_order_relaxed)) return NULL;
   unsigned looks = 0;
   for (uint64_t word = 0; word < words_for(group->count); word++) {
     uint64_t bits = atomic_load_explicit(&waiting[word], memory_order_relaxed);
@@ -76,6 +74,12 @@ struct heap *prepared_take_more(const struct stores *than) {
     }
   }
   return NULL;
+}
+
+struct heap *prepared_take_more(const struct stores *than) {
+  const struct group *group = than->group;
+  bool any = atomic_load_explicit(group->waiting[LEVELS - 1], memory_order_relaxed);
+  return RTM_UNLIKELY(any) ? look_for_more(group, than) : NULL;
 }
 
 void prepared_leave(struct stores *stores) {

@@ -7,6 +7,7 @@
 #include "check.h"
 #include "mode.h"
 #include "os/os.h"
+#include "prepared.h"
 #include "remote.h"
 #include "rtmalloc.h"
 #include "store.h"
@@ -42,6 +43,9 @@ static void start_heap(uint32_t granules, bool shares) {
   stores->mode = MODE_SEG;
   stores->extent_max = EXTENT_MAX;
   heap->stores = stores;
+  size_t index_bytes;
+  bool permitted;
+  CHECK(!prepared_index(stores, &index_bytes, &permitted) && prepared_take(heap->routine) == heap);
   heap->unusual = true;
   heap->store_from = EXTENT_MAX + 1;
   heap->store_reach = BIN_SIZE_MAX + 1 - heap->store_from;

@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "plan.h"
+#include "prepared.h"
 #include "rtmalloc.h"
 #include "test.h"
 
@@ -99,6 +100,10 @@ static void heaps_are_apart(enum mode mode) {
   struct made made = {.permitted = true};
   CHECK(!prepare_check(&profile, mode, 0));
   CHECK(!prepare(&profile, mode, 0, routine_of, &made));
+  size_t index_bytes;
+  CHECK(!prepared_index(made.all, &index_bytes, &made.permitted));
+  for (const struct stores *stores = made.all; stores; stores = stores->next)
+    CHECK(prepared_take(stores->heap->routine) == stores->heap);
   CHECK(made.all && made.bytes > planned << GRANULE_SHIFT);
   struct heap *own = rtm_heap;
   unsigned count[THREADS], number = 0;

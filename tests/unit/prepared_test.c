@@ -71,6 +71,28 @@ TEST(many_routines_are_told_apart) {
   for (uint32_t i = ROUTINES; i-- > 0;) takes_in_order(0x1000 * (uintptr_t)i, 0, 1);
 }
 
+TEST(a_heap_that_has_more_is_found_among_those_that_wait) {
+  static const uint32_t of[] = {0, 200};
+  struct stores *all = index_of(of, 2);
+  for (struct stores *one = all; one; one = one->next) one->heap->prepared = one->heap->index / 50;
+  struct heap *own = prepared_take(0x1000);
+  CHECK_EQUAL(own->index, 0);
+  struct heap *more = prepared_take_more(own->stores);
+  CHECK(more);
+  CHECK_EQUAL(more->index, 50);
+  CHECK_EQUAL(more->prepared, 1);
+  CHECK(!prepared_take_more(more->stores));  // none of the first ones that wait
+  takes_in_order(0x1000, 1, 50);
+  takes_in_order(0x1000, 51, 190);
+  more = prepared_take_more(more->stores);
+  CHECK(more && more->index == 190);
+  CHECK(!prepared_take_more(more->stores));
+  takes_in_order(0x1000, 191, 200);
+  CHECK(!prepared_take_more(own->stores));
+  prepared_leave(more->stores);
+  CHECK(prepared_take_more(own->stores) == more);
+}
+
 enum { THREADS = 4, ROUNDS = 20000, HEAPS = 70 };
 static _Atomic int owners[HEAPS];
 

@@ -11,7 +11,8 @@
 static struct heap owner;
 
 // A store of its own, in a run of segments that nothing else uses.
-static struct span *make(size_t block_size, uint32_t blocks) {
+static struct span *make_by(void (*make_it)(struct heap *, struct span *, char *, size_t, uint32_t, _Atomic uint64_t *),
+                            size_t block_size, uint32_t blocks) {
   rtm_free(rtm_malloc(1));
   bool zero;
   struct span *run = arena_take_run((uint32_t)((blocks * block_size + GRANULE_SIZE - 1) / GRANULE_SIZE), 1, &zero);
@@ -19,9 +20,10 @@ static struct span *make(size_t block_size, uint32_t blocks) {
   struct span *store = span_at(span_granule(run) / SEGMENT_GRANULES * SEGMENT_GRANULES + FIRST_SPAN_SLOT);
   _Atomic uint64_t *words = os_map(bits_round_up(store_words(blocks), GRANULE_SIZE));
   CHECK(words);
-  store_make(&owner, store, run->start, block_size, blocks, words);
+  make_it(&owner, store, run->start, block_size, blocks, words);
   return store;
 }
+static struct span *make(size_t block_size, uint32_t blocks) { return make_by(store_make, block_size, blocks); }
 
 static void *take(struct span *store) {
   void *block = store->free;
@@ -164,3 +166,61 @@ static void free_twice(void) {
 }
 
 TEST(a_block_that_is_freed_twice_by_others_is_seen) { CHECK(test_in_child(free_twice) != 0); }
+
+// ---- common stores ----
+
+enum { TAKERS = 4, HELD = 40, COMMON = TAKERS * HELD };
+static struct span *common;
+static _Atomic uint32_t users[COMMON];
+
+// It holds HELD blocks at most, as many as are its share: so there is always one, whatever the others do.
+static void *take_and_free(void *argument) {
+  struct random random = test_random((uint64_t)(uintptr_t)argument);
+  void *held[HELD];
+  unsigned count = 0;
+  for (uint64_t n = test_operations(100000); n--;) {
+    if (count < HELD && random_next(&random) % 2) {
+      held[count] = store_take_common(common);
+      CHECK(held[count]);
+      CHECK_EQUAL(atomic_fetch_add(&users[number_of(common, held[count])], 1), 0);
+      count++;
+    } else if (count) {
+      unsigned at = (unsigned)(random_next(&random) % count);
+      atomic_fetch_sub(&users[number_of(common, held[at])], 1);
+      store_mark(common, held[at]);
+      held[at] = held[--count];
+    }
+  }
+  while (count) {
+    atomic_fetch_sub(&users[number_of(common, held[--count])], 1);
+    store_mark(common, held[count]);
+  }
+  return NULL;
+}
+
+TEST(threads_take_of_what_they_have_in_common_and_each_always_finds_its_share) {
+  common = make_by(store_make_common, 32, COMMON);
+  pthread_t threads[TAKERS];
+  for (uintptr_t i = 0; i < TAKERS; i++) CHECK_EQUAL(pthread_create(&threads[i], NULL, take_and_free, (void *)i), 0);
+  for (unsigned i = 0; i < TAKERS; i++) pthread_join(threads[i], NULL);
+  static bool seen[COMMON];
+  for (unsigned i = 0; i < COMMON; i++) {
+    void *block = store_take_common(common);
+    CHECK(block && !seen[number_of(common, block)]);
+    seen[number_of(common, block)] = true;
+  }
+  CHECK(!store_take_common(common));
+}
+
+TEST(a_common_store_of_any_length_hands_out_each_block_once) {
+  static const uint32_t lengths[] = {1, 63, 64, 65, 4096, 4097, 300000};
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    common = make_by(store_make_common, 16, lengths[i]);
+    for (uint32_t n = 0; n < lengths[i]; n++) CHECK_EQUAL(number_of(common, store_take_common(common)), n);
+    CHECK(!store_take_common(common));
+    store_mark(common, common->start);
+    CHECK(store_take_common(common) == common->start);
+    CHECK(!store_take_common(common));
+    CHECK_EQUAL(atomic_load(common->store_level[3]), 0);
+  }
+}

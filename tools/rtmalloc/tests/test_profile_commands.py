@@ -18,11 +18,12 @@ from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
 from rtmalloc_tools.profile.extent import plan_extent
-from rtmalloc_tools.profile.level import ALIKE, LITTLE, TELLS, block_bytes, levelled, weight
+from rtmalloc_tools.profile.level import ALIKE, LITTLE, TELLS, levelled
 from rtmalloc_tools.profile.memory import most_memory, shared
-from rtmalloc_tools.profile.profile_format import encode, read_profile, write_profile
+from rtmalloc_tools.profile.profile_format import EIGHTS, encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import BLOCK_MAX, block_size
 from rtmalloc_tools.profile.stores import large_stores, stores_of
+from rtmalloc_tools.profile.weight import block_bytes, weight
 
 
 def merged(*profiles):
@@ -231,6 +232,7 @@ def test_the_most_memory_that_a_program_can_need():
         record("*", 0, 0, {1: 305, 72: 2, 121: 1}, bins=130),
         bins=130,
     )
+    two = replace(two, records=tuple(replace(one, least=weight(one)) for one in two.records))
     memory = most_memory(two, "f")
     # Two blocks more of each size in pages; whole granules; spans and huge blocks as they are.
     assert memory["pag"]["blocks_bytes"] == 4096 + 4 * 32768 + 8192 + (9 << 18)
@@ -240,7 +242,7 @@ def test_the_most_memory_that_a_program_can_need():
 
 
 def test_threads_of_one_routine_get_the_maximum_over_all():
-    two = profile(record("app", 9, 0, {1: 600}), record("app", 9, 1, {2: 254}))
+    two = profile(record("app", 9, 0, {1: 600}, least=3), record("app", 9, 1, {2: 254}, least=2))
     assert most_memory(two, "f")["pag"]["blocks_bytes"] == 2 * (12288 + 8192)
 
 
@@ -277,6 +279,44 @@ def test_threads_that_race_share_a_reserve(peaks, least, at_once, own, chunks):
     assert shared(profile(*threads, record("*", granules=at_once)), "pag").chunks == 0
     longer = [replace(one, span_largest=65) for one in threads]  # than a chunk
     assert shared(profile(*longer, record("*", granules=at_once)), "seg").chunks == 0
+
+
+def test_threads_that_race_have_in_common_what_the_largest_needs():
+    # 250 blocks of 32 KiB and two more; a run where one had 31 32nds of it, or a little less.
+    most = weight(record("app", 9, 0, {72: 250}))
+    threads = [record("app", 9, number, {72: 250}, least=most) for number in range(3)]
+
+    def common(*records):
+        found = shared(profile(*records, runs=2), "pag").common
+        return found.plan("pag")[1] if found else []
+
+    assert common(*threads) == []
+    assert common(*threads[:2], replace(threads[2], least=most * 31 // 32 - 1)) == [(252, 32 << 10)]
+    assert common(*threads[:2], replace(threads[2], least=0), record("app", 9, 4, {72: 100})) == [(252, 32 << 10)]
+    # One alone may differ by as much again, to an eighth. Of large blocks whole ones only.
+    assert common(*threads[:2], replace(threads[2], least=most - most // 40)) == [(3 * 250 // 64 + 3, 32 << 10)]
+    main = record("", 0, 0, {72: 250, 73: 100, 74: 10}, least=1)
+    assert common(main) == [(32 + 2, block_size(72)), (100 // 8, block_size(73)), (10 // 8, block_size(74))]
+
+
+def test_what_threads_have_in_common_shares_stores_as_theirs_do():
+    # Bins 9 to 16, of 144 to 256 bytes: the one thread has those of one at a time, the other one all, and more of them.
+    def thread(number: int, each: int, at_once: int):
+        eights = (0, at_once) + (0,) * (EIGHTS - 2)
+        return record("app", 9, number, dict.fromkeys(range(9, 17), each), small_at_once=eights)
+
+    plan = shared(profile(thread(0, 40, 40), thread(1, 400, 3200), runs=2), "pag")
+    assert [len(one.plan("pag")[1]) for one in plan.threads] == [1, 8]
+    assert plan.common.plan("pag")[1] == [(3200 + 16, 256)]
+
+
+def test_headroom_is_no_difference_between_runs(files, rtmalloc, tmp_path):
+    steady = record("", 0, 0, {1: 7, 64: 3, 70: 1})
+    steady = replace(steady, least=weight(steady))
+    write_profile(tmp_path / "steady.rtp", profile(steady, runs=3))
+    out = tmp_path / "out.rtp"
+    assert rtmalloc("profile", "merge", "--headroom", "50%", "-o", out, tmp_path / "steady.rtp")[0] == 0
+    assert shared(read_profile(out), "pag").common is None
 
 
 def test_threads_share_no_reserve_where_that_would_take_more():

@@ -20,6 +20,7 @@ from rtmalloc_tools.profile.size_classes import (
     in_words,
 )
 from rtmalloc_tools.profile.stores import eight_bins, shares
+from rtmalloc_tools.profile.weight import weight
 
 WORD_MOST = 0xFFFFFFFF
 
@@ -166,14 +167,14 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
 
 
 def with_headroom(profile: Profile, headroom: float) -> Profile:
-    """Each peak raised by the headroom, to the next whole number."""
+    """Each peak raised by the headroom, to the next whole number; by how much the runs differed stays as it was."""
 
     def more(count: int) -> int:
         return min(math.ceil(count * (1 + headroom)), WORD_MOST)
 
     def raised(record: Record) -> Record:
         pages = [more(count) for count in record.pages]
-        return replace(
+        high = replace(
             record,
             blocks=tuple(more(count) for count in record.blocks),
             pages=(pages[0], pages[1], pages[2]),
@@ -185,6 +186,7 @@ def with_headroom(profile: Profile, headroom: float) -> Profile:
             large_from=tuple(more(count) for count in record.large_from),
             small_at_once=tuple(more(count) for count in record.small_at_once),
         )
+        return replace(high, least=record.least * weight(high) // weight(record))
 
     return replace(profile, records=tuple(raised(record) for record in profile.records))
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import reduce
 
 from rtmalloc_tools.profile.combine import WORD_MOST, maximum
-from rtmalloc_tools.profile.level import by_routine, levelled, weight
+from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, Profile, Record
 from rtmalloc_tools.profile.size_classes import CLASSES, PER_DOUBLING
 from rtmalloc_tools.profile.stores import eight_bins
+from rtmalloc_tools.profile.weight import weight
 
 SPREAD_MOST = 64
 RACES_ABOVE = SPREAD_MOST // 32

@@ -10,18 +10,10 @@ import numpy as np
 
 from rtmalloc_tools.profile.combine import maximum
 from rtmalloc_tools.profile.profile_format import Profile, Record
-from rtmalloc_tools.profile.size_classes import GRANULE, block_size
+from rtmalloc_tools.profile.size_classes import GRANULE
+from rtmalloc_tools.profile.weight import block_bytes
 
 ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
-
-
-def block_bytes(record: Record) -> int:
-    return sum(n * block_size(c) for c, n in enumerate(record.blocks) if n)
-
-
-def weight(record: Record) -> int:
-    """What `least` has of one run (src/profile.c)."""
-    return block_bytes(record) // GRANULE + 1
 
 
 def needed(record: Record, runs: int) -> int:

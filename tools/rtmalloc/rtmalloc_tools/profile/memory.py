@@ -139,12 +139,12 @@ def shared(profile: Profile, mode: str) -> Shared:
         return replace(without, common=Thread(most, eights=eights) if most else None)
 
     def may_share(record: Record) -> bool:
-        if record.granules <= record.granules_least:
-            return False
-        return record.span_largest <= CHUNK and not leaves_much_free(record)
+        if not record.granules:
+            return True
+        return record.granules > record.granules_least and record.span_largest <= CHUNK and not leaves_much_free(record)
 
     def own(record: Record) -> Record:
-        return replace(record, granules=record.granules_least or 1, footprint=0)
+        return replace(record, granules=record.granules_least or min(record.granules, 1), footprint=0)
 
     def beyond_least(together: int, of: Sequence[Record]) -> int:
         return min(
@@ -157,7 +157,9 @@ def shared(profile: Profile, mode: str) -> Shared:
         beyond_least(at_once(profile), threads),
         sum(beyond_least(of[0].together, of) for of in by_routine(threads).values()),
     )
-    chunks = -(-(beyond + beyond // EXTENT_PAGES_PART + len(sharing) * (CHUNK // 2)) // CHUNK)
+    chunks = -(
+        -(beyond + beyond // EXTENT_PAGES_PART + sum(record.granules > 0 for record in sharing) * (CHUNK // 2)) // CHUNK
+    )
     before = sum(extent_granules(record, shares=False) for record in sharing)
     extents = [extent_granules(own(record), shares=True) for record in sharing]
     after = sum(extents) + chunks * CHUNK
