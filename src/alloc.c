@@ -437,10 +437,19 @@ size_t alloc_usable_size(const void *block) {
 
 // ---- what the program says of a block that it frees ----
 
-// A store may serve several classes.
+// Which eight classes its class is one of: those to 128 bytes have the lowest number, each doubling the next.
+static uint64_t eight_of(size_t size) { return bits_highest((size - 1) | 64); }
+
+// In mode `pag` one store may serve eight classes, and where that has no block left, a page or a common store of its
+// size.
+static RTM_NOINLINE bool is_of_eight(const struct span *span, size_t size) {
+  size_t most = usable(span);
+  return mode_now() == MODE_PAG && most <= BLOCK_MAX && eight_of(size ? size : 1) == eight_of(most);
+}
+
+// A store may serve several classes. `size`: at most BLOCK_MAX.
 static bool is_store_of(const struct span *store, size_t size) {
-  if (store->store_size > BLOCK_MAX) return false;
-  return span_owner(store)->page[size_class(size)] == store;
+  return RTM_LIKELY(span_owner(store)->page[size_class(size)] == store) || is_of_eight(store, size);
 }
 
 // Whether a request of `size` bytes (padded, rounded) may have got this block.
@@ -450,22 +459,11 @@ static bool fits(const struct span *span, size_t size, bool resized) {
   if (resized || span->kind == SPAN_HUGE) return resized || size > BLOCK_MAX;
   if (span->kind == SPAN_MEDIUM) return size > BLOCK_MAX || (SECURE_VARIANT && rtm_secure.features & SECURE_ALONE);
   if (span->kind == SPAN_STORE) return size > BLOCK_MAX ? most > BLOCK_MAX : is_store_of(span, size);
-  return size <= BLOCK_MAX && rtm_shape[size_class(size)].block_size == most;
+  return size <= BLOCK_MAX && (rtm_shape[size_class(size)].block_size == most || is_of_eight(span, size));
 }
 
 static RTM_COLD _Noreturn void wrong_size(const void *block) {
   message_misuse(block, "invalid free", "the block was not allocated with this size or alignment");
-}
-
-// Which eight classes its class is one of: those to 128 bytes have the lowest number, each doubling the next.
-static uint64_t eight_of(size_t size) { return bits_highest((size - 1) | 64); }
-
-// In mode `pag` one store may serve eight classes, and where that has no block left, a page or a common store of its
-// size.
-static RTM_COLD void check_eight(const void *block, const struct span *span, size_t size) {
-  size_t most = usable(span);
-  bool in_pages = size <= most && most <= BLOCK_MAX;
-  if (mode_now() != MODE_PAG || !in_pages || eight_of(size ? size : 1) != eight_of(most)) wrong_size(block);
 }
 
 void free_check_size(void *block, struct span *span, size_t size, bool resized) {
@@ -473,7 +471,7 @@ void free_check_size(void *block, struct span *span, size_t size, bool resized) 
   if (SECURE_VARIANT && (rtm_secure.features & SECURE_CANARIES)) {
     if (secure_check(block, span, "invalid free") != size) wrong_size(block);
   } else if (!fits(span, secure_pad(size), resized)) {
-    check_eight(block, span, secure_pad(size));
+    wrong_size(block);
   }
 }
 
@@ -513,8 +511,7 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
     free_check_size(block, span, size, false);
   } else if (size <= BLOCK_MAX && alignment <= GRANULE_SIZE && alignment > BLOCK_ALIGNMENT) {
     size_t padded = secure_pad(size);
-    size_t rounded = bits_round_up(padded ? padded : 1, alignment);
-    if (!fits(span, rounded, false)) check_eight(block, span, rounded);
+    if (!fits(span, bits_round_up(padded ? padded : 1, alignment), false)) wrong_size(block);
   } else if (secure_pad(size) > usable(span)) {
     wrong_size(block);
   }

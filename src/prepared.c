@@ -13,7 +13,7 @@ struct group {
   uintptr_t routine;
   struct stores **heaps;  // by number
   uint32_t count;
-  _Atomic uint64_t *waiting[STORE_LEVELS];  // bits; the last is NULL
+  _Atomic uint64_t *waiting[LEVELS];  // bits
 };
 
 static _Atomic uint64_t no_bits;
@@ -58,7 +58,7 @@ static RTM_NOINLINE struct heap *take_any(const struct group *group) {
 struct heap *prepared_take(uintptr_t routine) {
   const struct group *group = find(routine);
   uint64_t number;
-  return RTM_LIKELY(store_take_shared(group->waiting, &number)) ? group->heaps[number]->heap : take_any(group);
+  return RTM_LIKELY(store_take_shared(group->waiting, LEVELS, &number)) ? group->heaps[number]->heap : take_any(group);
 }
 
 static RTM_NOINLINE struct heap *look_for_more(const struct group *group, const struct stores *than) {

@@ -92,66 +92,15 @@ void *store_take_again(struct span *store) {
 
 // ---- what several threads take from ----
 
-// One bit of the word; others take some of it, too. False: there is none, or another thread was faster.
-RTM_INLINE bool take_bit(_Atomic uint64_t *words, uint64_t word, uint64_t *number) {
-  uint64_t bits = atomic_load_explicit(&words[word], memory_order_seq_cst);
-  *number = word * 64 + bits_lowest(bits);
-  // What the thread that set it has done comes before.
-  return RTM_LIKELY(bits != 0) && store_drop_bit(words, *number);
-}
-
-// As store_find, but for one bit. Whoever sets one again raises those above, as another thread may have cleared them
-// meanwhile (proofs/spin/common.pml).
-RTM_INLINE bool take_number(_Atomic uint64_t *const level[STORE_LEVELS], uint64_t *number) {
-  _Atomic uint64_t *zero = level[0], *one = level[1], *two = level[2], *three = level[3];
-  bool taken = false;
-  uint64_t at_three = 0, bits;
-  if (three) {
-    bits = atomic_load_explicit(three, memory_order_seq_cst);
-    if (!bits) return false;
-    at_three = bits_lowest(bits);
-  }
-  bits = atomic_load_explicit(&two[at_three], memory_order_seq_cst);
-  if (RTM_LIKELY(bits != 0)) {
-    uint64_t at_two = at_three * 64 + bits_lowest(bits);
-    bits = atomic_load_explicit(&one[at_two], memory_order_seq_cst);
-    if (RTM_LIKELY(bits != 0)) {
-      uint64_t at_one = at_two * 64 + bits_lowest(bits);
-      taken = RTM_LIKELY(take_bit(zero, at_one, number)) || take_bit(zero, at_one, number) ||
-              take_bit(zero, at_one, number);
-      if (atomic_load_explicit(&zero[at_one], memory_order_seq_cst)) return taken;
-      store_settle(one, at_one, &zero[at_one]);
-    }
-    if (atomic_load_explicit(&one[at_two], memory_order_seq_cst))
-      store_raise(two, at_two);
-    else
-      store_settle(two, at_two, &one[at_two]);
-  }
-  if (!three) return taken;
-  if (atomic_load_explicit(&two[at_three], memory_order_seq_cst))
-    store_raise(three, at_three);
-  else
-    store_settle(three, at_three, &two[at_three]);
-  return taken;
-}
-
-static bool has_any(_Atomic uint64_t *const level[STORE_LEVELS]) {
-  return atomic_load_explicit(level[3] ? level[3] : level[2], memory_order_seq_cst);
-}
-
-static RTM_NOINLINE bool take_after_others(_Atomic uint64_t *const level[STORE_LEVELS], uint64_t *number) {
+bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, uint64_t *number) {
   enum { TRIES = 256 };
-  for (unsigned i = 0; i < TRIES && has_any(level); i++)
-    if (take_number(level, number)) return true;
-  return false;
-}
-
-bool store_take_shared(_Atomic uint64_t *const level[STORE_LEVELS], uint64_t *number) {
-  if (RTM_LIKELY(take_number(level, number))) return true;
-  return has_any(level) && take_after_others(level, number);
+  bool taken = false;
+  for (unsigned i = 0; i < TRIES && !taken && atomic_load_explicit(level[levels - 1], memory_order_seq_cst); i++)
+    taken = store_take_number(level, levels, number);
+  return taken;
 }
 
 void *store_take_common(struct span *store) {
   uint64_t number;
-  return store_take_shared(store->store_level, &number) ? store->start + number * store->store_size : NULL;
+  return store_take_shared(store->store_level, STORE_LEVELS, &number) ? store->start + number * store->store_size : NULL;
 }

@@ -53,10 +53,7 @@ void store_make(struct heap *heap, struct span *span, char *start, size_t block_
 void store_make_tree(struct span *span, char *start, size_t block_size, uint32_t blocks, _Atomic uint64_t *words);
 // After one way down that met a late bit: others. NULL: nothing is there.
 void *store_take_again(struct span *store);
-// Takes one bit of a tree, of three levels if the last is NULL, for any thread. False: there is none. One way down; more, where other threads took what was
-// there three times in the meantime, or a bit was late.
-bool store_take_shared(_Atomic uint64_t *const level[STORE_LEVELS], uint64_t *number);
-// A block of a common store, for any thread, the same way. NULL: there is none.
+// A block of a common store, for any thread (store_take_shared). NULL: there is none.
 void *store_take_common(struct span *store);
 // Stand where a heap has no store: never have a block. For each class one, so that it stands for a size.
 RTM_HIDDEN extern struct span rtm_no_store[CLASSES + 1];
@@ -170,6 +167,60 @@ RTM_INLINE void *store_take(struct span *store) {
   if (SECURE_VARIANT) return secure_take_store(store, bits);
   store->store_found = bits & (bits - 1);
   return store->start + (store->store_at * UINT64_C(64) + bits_lowest(bits)) * store->store_size;
+}
+
+// ---- what several threads take from ----
+
+// One bit of the word; others take some of it, too. False: there is none, or another thread was faster.
+RTM_INLINE bool store_take_bit(_Atomic uint64_t *words, uint64_t word, uint64_t *number) {
+  uint64_t bits = atomic_load_explicit(&words[word], memory_order_seq_cst);
+  *number = word * 64 + bits_lowest(bits);
+  // What the thread that set it has done comes before.
+  return RTM_LIKELY(bits != 0) && store_drop_bit(words, *number);
+}
+
+// As store_find, but for one bit, in a tree of three levels or four. Whoever sets one again raises those above, as another
+// thread may have cleared them meanwhile (proofs/spin/common.pml).
+RTM_INLINE bool store_take_number(_Atomic uint64_t *const *level, unsigned levels, uint64_t *number) {
+  _Atomic uint64_t *zero = level[0], *one = level[1], *two = level[2], *three = levels > 3 ? level[3] : NULL;
+  bool taken = false;
+  uint64_t at_three = 0, bits;
+  if (three) {
+    bits = atomic_load_explicit(three, memory_order_seq_cst);
+    if (!bits) return false;
+    at_three = bits_lowest(bits);
+  }
+  bits = atomic_load_explicit(&two[at_three], memory_order_seq_cst);
+  if (RTM_LIKELY(bits != 0)) {
+    uint64_t at_two = at_three * 64 + bits_lowest(bits);
+    bits = atomic_load_explicit(&one[at_two], memory_order_seq_cst);
+    if (RTM_LIKELY(bits != 0)) {
+      uint64_t at_one = at_two * 64 + bits_lowest(bits);
+      taken = RTM_LIKELY(store_take_bit(zero, at_one, number)) || store_take_bit(zero, at_one, number) ||
+              store_take_bit(zero, at_one, number);
+      if (atomic_load_explicit(&zero[at_one], memory_order_seq_cst)) return taken;
+      store_settle(one, at_one, &zero[at_one]);
+    }
+    if (atomic_load_explicit(&one[at_two], memory_order_seq_cst))
+      store_raise(two, at_two);
+    else
+      store_settle(two, at_two, &one[at_two]);
+  }
+  if (!three) return taken;
+  if (atomic_load_explicit(&two[at_three], memory_order_seq_cst))
+    store_raise(three, at_three);
+  else
+    store_settle(three, at_three, &two[at_three]);
+  return taken;
+}
+
+// Takes one bit, for any thread. False: there is none. One way down; more, where other threads took what was there three
+// times in the meantime, or a bit was late.
+bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, uint64_t *number);
+RTM_INLINE bool store_take_shared(_Atomic uint64_t *const *level, unsigned levels, uint64_t *number) {
+  if (RTM_LIKELY(store_take_number(level, levels, number))) return true;
+  bool any = atomic_load_explicit(level[levels - 1], memory_order_seq_cst);
+  return RTM_UNLIKELY(any) && store_take_after_others(level, levels, number);
 }
 
 #endif
