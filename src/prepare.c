@@ -215,8 +215,12 @@ static char *make_stores(struct layout *l, struct heap *heap, const struct plan 
     uint64_t blocks = plan->blocks[bin];
     if (!blocks) continue;
     struct span *store = store_slot(l, l->stores++);
-    (common ? store_make_common : store_make)(l->mode == MODE_PAG ? heap : &rtm_huge_stores, store, start, bin_size(bin),
-                                              (uint32_t)blocks, (_Atomic uint64_t *)trees);
+    struct heap *owner = l->mode == MODE_PAG ? heap : &rtm_huge_stores;
+    _Atomic uint64_t *words = (_Atomic uint64_t *)trees;
+    if (common)
+      store_make_common(owner, store, start, bin_size(bin), (uint32_t)blocks, words);
+    else
+      store_make(owner, store, start, bin_size(bin), (uint32_t)blocks, words);
     start += plan_bytes(blocks, bin);
     trees += bits_round_up(store_words(blocks), LINE);
     for (unsigned other = 1; other <= bin; other++) {

@@ -12,9 +12,9 @@ enum {
   PROFILE_PAGE_KINDS = 3,
   PROFILE_PROCESS = 1,
   // In memory only:
-  PROFILE_SHARES = 2,  // plan_share
-  PROFILE_COMMON = 4,  // plan_common
-  PROFILE_SPREAD = 8,  // profile_level: 0 to 64 of these
+  PROFILE_SHARES = 2,       // plan_share
+  PROFILE_COMMON = 4,       // plan_common
+  PROFILE_SPREAD = 8,       // profile_level: 0 to 64 of these
   PROFILE_EIGHT = 1 << 16,  // plan_common: from here on a bit for each eight that shares a store
   PROFILE_DOUBLINGS = BINS_LARGE / CLASSES_PER_DOUBLING,
   PROFILE_EIGHTS = CLASSES / CLASSES_PER_DOUBLING

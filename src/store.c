@@ -102,5 +102,6 @@ bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, ui
 
 void *store_take_common(struct span *store) {
   uint64_t number;
-  return store_take_shared(store->store_level, STORE_LEVELS, &number) ? store->start + number * store->store_size : NULL;
+  bool taken = store_take_shared(store->store_level, STORE_LEVELS, &number);
+  return taken ? store->start + number * store->store_size : NULL;
 }
