@@ -98,9 +98,6 @@ RTM_INLINE void *limits_kept(struct heap *heap, void *block, size_t size) {
 
 // ---- prepared heaps ----
 
-// From the heap that the thread has now.
-static RTM_NOINLINE void *alloc_after_change(size_t size) { return rtm_malloc(size); }
-
 // What the profile has not.
 static RTM_NOINLINE void *miss(size_t size) {
   struct heap *heap = rtm_heap;
@@ -124,11 +121,27 @@ RTM_INLINE void *common_block(size_t size) {
   return store_take_common(size <= BLOCK_MAX ? common->heap->page[size_class(size)] : common->large[bin_large(size)]);
 }
 
+static void *first_of_store(struct span *store);
+static void *prepared_large(size_t size, const struct stores *stores);
+
+// From the heap that the thread has changed to, which was made with blocks of that size: so it is not left again.
+static RTM_NOINLINE void *alloc_after_change(size_t size) {
+  struct heap *heap = rtm_heap;
+  if (size > BLOCK_MAX) return size < heap->store_from ? extent_large(heap, size) : prepared_large(size, heap->stores);
+  struct span *store = heap->page[size_class(size)];
+  return store->kind == SPAN_STORE ? first_of_store(store) : extent_malloc_any(heap, size);
+}
+
+static RTM_NOINLINE void *miss_in_heap_without_blocks(size_t size) {
+  unsigned bin = size <= BLOCK_MAX ? size_class(size) : bin_of_large(size);
+  return heap_change(bin) ? alloc_after_change(size) : miss(size);
+}
+
 // No store of the thread has a block left, or its extent no span.
 RTM_NOINLINE void *alloc_miss(size_t size) {
-  if (RTM_UNLIKELY(heap_change_for_more())) return alloc_after_change(size);
   void *block = common_block(size);
-  return block ? block : miss(size);
+  if (RTM_LIKELY(block != NULL)) return block;
+  return rtm_heap->prepared || size > BIN_SIZE_MAX ? miss(size) : miss_in_heap_without_blocks(size);
 }
 
 // The store stands for the size: what is not kept for this rare path makes the way before it shorter.
@@ -155,6 +168,15 @@ static RTM_NOINLINE void *prepared_large(size_t size, const struct stores *store
   return RTM_LIKELY(block != NULL) ? block : large_late(store, size);
 }
 
+static void *first_of_store(struct span *store) {
+  void *block = store->free;
+  if (block)
+    store->free = *(void **)block, store->used++;
+  else
+    block = store_take(store);
+  return block ? block : take_late(store);
+}
+
 static void *first_block(size_t size) {
   struct heap *heap = heap_of_thread();
   if (!heap) return out_of_memory();
@@ -162,14 +184,7 @@ static void *first_block(size_t size) {
   CHECK_SCOPE();
   if (!limits_permit(heap, size)) return no_memory();
   struct span *store = heap->page[size_class(size)];
-  if (store->kind == SPAN_STORE) {
-    void *block = store->free;
-    if (block)
-      store->free = *(void **)block, store->used++;
-    else
-      block = store_take(store);
-    return counted(block ? block : take_late(store), size);
-  }
+  if (store->kind == SPAN_STORE) return counted(first_of_store(store), size);
   if (heap->stores) return counted(extent_malloc_any(heap, size), size);
   return counted(limits_kept(heap, page_malloc(heap, size_class(size)), size), size);
 }

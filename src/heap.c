@@ -231,18 +231,16 @@ static RTM_NOINLINE struct heap *choose(void) {
   return heap;
 }
 
-bool heap_change_for_more(void) {
-  struct heap *own = rtm_heap;
-  // A thread's limit is its heap's, and would be lost.
-  struct heap *more = own->limited ? NULL : mode_take_more(own);
-  if (!more) return false;
-  more->stores->general = own->stores->general;
+bool heap_change(unsigned bin) {
+  struct heap *own = rtm_heap, *other = mode_take_other(own, bin);
+  if (!other) return false;
+  other->stores->general = own->stores->general;
   own->stores->general = NULL;
-  more->heir = own->heir;
+  other->heir = own->heir;
   own->heir = NULL;
   mode_leave_heap(own);
-  use(more);
-  process_watch_thread(more);
+  use(other);
+  process_watch_thread(other);
   return true;
 }
 
@@ -323,7 +321,7 @@ void heap_not_begun(struct heap *heap) {
     heap_orphan(heap);
 }
 
-void heap_change(void) {
+void heap_begin_prepared(void) {
   struct heap *own = rtm_heap, *prepared = own->stores ? NULL : mode_take_heap(rtm_thread_routine);
   if (!prepared) return;
   prepared->stores->general = own;

@@ -184,7 +184,7 @@ struct heap *mode_take_heap(uintptr_t routine) {
   return heap;
 }
 
-struct heap *mode_take_more(const struct heap *heap) { return prepared_take_more(heap->stores); }
+struct heap *mode_take_other(const struct heap *heap, unsigned bin) { return prepared_take_other(heap->stores, bin); }
 
 void mode_leave_heap(struct heap *heap) { prepared_leave(heap->stores); }
 
@@ -269,7 +269,7 @@ int rtm_load_profile(const char *path, const char *name) {
   // As where a profile is loaded at the start: a report tells of misses then, and the fast paths stay.
   rtm_options.count = rtm_options.verbose;
   arena_keep();  // what the program has freed of before, too, goes back without a system call
-  heap_change();
+  heap_begin_prepared();
   rehearse();
   return 0;
 }

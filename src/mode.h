@@ -29,8 +29,8 @@ void mode_adapt(struct heap *heap);
 struct heap *mode_offer_heap(uintptr_t routine);
 // The same, and counts a miss if there is none though a profile is loaded.
 struct heap *mode_take_heap(uintptr_t routine);
-// Another one of the same routine that waits, and has more; NULL: there is none.
-struct heap *mode_take_more(const struct heap *heap);
+// Another one of the same routine that waits, and was made with blocks of the bin; NULL: there is none.
+struct heap *mode_take_other(const struct heap *heap, unsigned bin);
 // Its thread has exited.
 void mode_leave_heap(struct heap *heap);
 // A prepared heap's store has no block of `size` bytes: counts it. False if the program is to see NULL.

@@ -285,21 +285,26 @@ static void add_spread(uint64_t *blocks, const struct profile_record *thread) {
 
 static uint32_t sum_of(uint64_t a, uint64_t b) { return a + b < UINT32_MAX ? (uint32_t)(a + b) : UINT32_MAX; }
 
-// False: it has no blocks.
-static bool add_blocks(struct profile_record *common, const uint64_t *blocks) {
-  bool any = false;
-  for (unsigned bin = BINS; bin-- > 1;) {
-    common->blocks[bin] = sum_of(common->blocks[bin], blocks[bin]);
-    any |= common->blocks[bin] != 0;
+// A thread that has these, to be merged with others.
+static void add_blocks(struct profile_record *common, const uint64_t *blocks) {
+  struct profile_record more = *common;
+  for (unsigned bin = 1; bin < BINS; bin++) {
+    more.blocks[bin] = sum_of(common->blocks[bin], blocks[bin]);
     if (bin <= CLASSES) {
-      uint32_t *eight = &common->small_at_once[(bin - 1) / CLASSES_PER_DOUBLING];
+      uint32_t *eight = &more.small_at_once[(bin - 1) / CLASSES_PER_DOUBLING];
       *eight = sum_of(*eight, blocks[bin]);
       continue;
     }
     for (unsigned doubling = 0; doubling <= (bin - FIRST) / STEP; doubling++)
-      common->large_from[doubling] = sum_of(common->large_from[doubling], blocks[bin]);
+      more.large_from[doubling] = sum_of(more.large_from[doubling], blocks[bin]);
   }
-  return any;
+  profile_most(common, &more);  // what is not known of `common` stays so
+}
+
+static bool has_blocks(const struct profile_record *record) {
+  for (unsigned bin = 1; bin < BINS; bin++)
+    if (record->blocks[bin]) return true;
+  return false;
 }
 
 static uint32_t eights_that_share(const struct profile_record *thread) {
@@ -329,7 +334,8 @@ bool plan_common(struct profile *profile) {
     else
       add_spread(spread, record);
   }
-  if (!add_blocks(&common, spread)) return true;
+  add_blocks(&common, spread);
+  if (!has_blocks(&common)) return true;
   struct profile larger;
   if (!profile_make(&larger, had + 1)) return false;
   memcpy(larger.record, profile->record, had * sizeof *larger.record);

@@ -43,43 +43,37 @@ RTM_INLINE struct group *find(uintptr_t routine) {
   return group[3]->routine == routine ? group[3] : &nobody;
 }
 
-static uint64_t words_for(uint64_t bits) { return (bits + 63) / 64; }
-
 // ---- taking and leaving ----
-
-// One whose thread was interrupted while it left it: its bit is set, and not yet those above.
-static RTM_NOINLINE struct heap *take_any(const struct group *group) {
-  for (uint32_t number = 0; number < group->count; number++)
-    if (store_has_bit(group->waiting[0], number) && store_drop_bit(group->waiting[0], number))
-      return group->heaps[number]->heap;
-  return NULL;
-}
 
 struct heap *prepared_take(uintptr_t routine) {
   const struct group *group = find(routine);
   uint64_t number;
-  return RTM_LIKELY(store_take_shared(group->waiting, LEVELS, &number)) ? group->heaps[number]->heap : take_any(group);
+  return store_take_shared(group->waiting, LEVELS, group->count, &number) ? group->heaps[number]->heap : NULL;
 }
 
-static RTM_NOINLINE struct heap *look_for_more(const struct group *group, const struct stores *than) {
+static bool has_blocks(const struct stores *stores, unsigned bin) {
+  if (bin_size(bin) <= stores->extent_max) return stores->heap->prepared;
+  return (bin <= CLASSES ? stores->heap->page[bin] : stores->large[bin - CLASSES - 1])->store_blocks;
+}
+
+static RTM_NOINLINE struct heap *look_for_other(const struct group *group, unsigned bin) {
   enum { LOOKS = 64 };
   _Atomic uint64_t *waiting = group->waiting[0];
   unsigned looks = 0;
-  for (uint64_t word = 0; word < words_for(group->count); word++) {
+  for (uint64_t word = 0; word < (group->count + 63) / 64; word++) {
     uint64_t bits = atomic_load_explicit(&waiting[word], memory_order_relaxed);
     for (; bits && looks < LOOKS; bits &= bits - 1, looks++) {
       uint64_t number = word * 64 + bits_lowest(bits);
-      struct heap *heap = group->heaps[number]->heap;
-      if (heap->prepared > than->heap->prepared && store_drop_bit(waiting, number)) return heap;
+      if (has_blocks(group->heaps[number], bin) && store_drop_bit(waiting, number)) return group->heaps[number]->heap;
     }
   }
   return NULL;
 }
 
-struct heap *prepared_take_more(const struct stores *than) {
+struct heap *prepared_take_other(const struct stores *than, unsigned bin) {
   const struct group *group = than->group;
   bool any = atomic_load_explicit(group->waiting[LEVELS - 1], memory_order_relaxed);
-  return RTM_UNLIKELY(any) ? look_for_more(group, than) : NULL;
+  return RTM_UNLIKELY(any) ? look_for_other(group, bin) : NULL;
 }
 
 void prepared_leave(struct stores *stores) {
@@ -91,6 +85,8 @@ void prepared_leave(struct stores *stores) {
 }
 
 // ---- the index, at load ----
+
+static uint64_t words_for(uint64_t bits) { return (bits + 63) / 64; }
 
 static struct group *group_of(struct group *groups, uint32_t count, uintptr_t routine) {
   for (uint32_t i = 0; i < count; i++)

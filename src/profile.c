@@ -154,7 +154,31 @@ static void least(uint32_t *mine, uint32_t other) {
   if (other < *mine) *mine = other;
 }
 
+static bool has_blocks(const struct profile_record *record, unsigned first, unsigned end) {
+  for (unsigned bin = first; bin < end; bin++)
+    if (record->blocks[bin]) return true;
+  return false;
+}
+
+// How many blocks of these bins there were at one time, `mine` or `other`. 0 where there are such blocks: that is not known,
+// as each size is to have its own store.
+static uint32_t most_at_once(const struct profile_record *a, uint32_t mine, const struct profile_record *b, uint32_t other,
+                             unsigned first, unsigned end) {
+  if ((!mine && has_blocks(a, first, end)) || (!other && has_blocks(b, first, end))) return 0;
+  return mine > other ? mine : other;
+}
+
+static void most_of_all_at_once(struct profile_record *mine, const struct profile_record *other) {
+  enum { EIGHT = CLASSES_PER_DOUBLING };
+  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++)
+    mine->large_from[i] = most_at_once(mine, mine->large_from[i], other, other->large_from[i], CLASSES + 1 + i * EIGHT, BINS);
+  for (unsigned i = 0; i < PROFILE_EIGHTS; i++)
+    mine->small_at_once[i] = most_at_once(mine, mine->small_at_once[i], other, other->small_at_once[i], i * EIGHT + 1,
+                                          (i + 1) * EIGHT + 1);
+}
+
 void profile_most(struct profile_record *mine, const struct profile_record *other) {
+  most_of_all_at_once(mine, other);
   for (unsigned bin = 0; bin < BINS; bin++) most(&mine->blocks[bin], other->blocks[bin]);
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) most(&mine->pages[kind], other->pages[kind]);
   most(&mine->granules, other->granules);
@@ -164,8 +188,6 @@ void profile_most(struct profile_record *mine, const struct profile_record *othe
   most(&mine->page_granules, other->page_granules);
   most(&mine->together, other->together);
   most(&mine->footprint, other->footprint);
-  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) most(&mine->large_from[i], other->large_from[i]);
-  for (unsigned i = 0; i < PROFILE_EIGHTS; i++) most(&mine->small_at_once[i], other->small_at_once[i]);
 }
 
 static struct profile_record *find(const struct profile *profile, const struct profile_record *thread) {

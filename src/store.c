@@ -92,16 +92,19 @@ void *store_take_again(struct span *store) {
 
 // ---- what several threads take from ----
 
-bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, uint64_t *number) {
-  enum { TRIES = 256 };
-  bool taken = false;
-  for (unsigned i = 0; i < TRIES && !taken && atomic_load_explicit(level[levels - 1], memory_order_seq_cst); i++)
-    taken = store_take_number(level, levels, number);
-  return taken;
+bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, uint64_t count, uint64_t *number) {
+  enum { TRIES = 256, WORDS = 4096 };
+  for (unsigned i = 0; i < TRIES && atomic_load_explicit(level[levels - 1], memory_order_seq_cst); i++)
+    if (store_take_number(level, levels, number)) return true;
+  // Who clears a bit above, and looks again, hides what is below it for a moment: so the words themselves.
+  for (uint64_t word = 0; word < words_for(count) && word < WORDS; word++)
+    for (unsigned i = 0; i < TRIES && atomic_load_explicit(&level[0][word], memory_order_seq_cst); i++)
+      if (store_take_bit(level[0], word, number)) return true;
+  return false;
 }
 
 void *store_take_common(struct span *store) {
   uint64_t number;
-  bool taken = store_take_shared(store->store_level, STORE_LEVELS, &number);
+  bool taken = store_take_shared(store->store_level, STORE_LEVELS, store->store_blocks, &number);
   return taken ? store->start + number * store->store_size : NULL;
 }

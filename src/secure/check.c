@@ -134,8 +134,10 @@ void *secure_malloc(size_t size) {
   if (RTM_UNLIKELY(padded > BLOCK_MAX) || RTM_UNLIKELY(rtm_secure.features & SECURE_ALONE))
     return secure_dress(alloc_plain(padded), size);
   char *block = secure_alloc_small(padded);
-  if (RTM_LIKELY(block != NULL) && rtm_secure.features & SECURE_CANARIES)
-    seal_within(block, size, rtm_shape[size_class(padded)].block_size);
+  if (RTM_UNLIKELY(block == NULL) || !(rtm_secure.features & SECURE_CANARIES)) return block;
+  // (A store may serve several classes.)
+  if (RTM_UNLIKELY(rtm_heap->stores != NULL)) return secure_seal(block, size);
+  seal_within(block, size, rtm_shape[size_class(padded)].block_size);
   return block;
 }
 

@@ -1,6 +1,8 @@
-// Four threads of one routine, of which one needs 6 MiB and the others little: which one it is says the argument.
+// Four threads of one routine, of which one needs 6 MiB and the others little: which one it is says the argument. With a
+// second one: two threads, of which the second starts when the first has all that it needs, and needs a hundred times as much; and
+// the first asks for a block of ODD bytes before.
 //
-//   racing WHICH
+//   racing WHICH [ODD]
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -46,7 +48,39 @@ static void *run(void *has_much) {
   return NULL;
 }
 
+enum { FEW = 100, MANY = 100 * FEW };
+static size_t odd;
+
+static void *run_in_turn(void *is_first) {
+  unsigned count = is_first ? FEW : MANY;
+  void **block = calloc(MANY, sizeof *block);
+  for (unsigned i = 0; i < count; i++)
+    if (!(block[i] = malloc(100))) abort();
+  if (is_first) {
+    if (odd) free(malloc(odd));
+    pthread_barrier_wait(&together);  // the other one starts,
+    pthread_barrier_wait(&together);  // and has ended
+  }
+  for (unsigned i = 0; i < count; i++) free(block[i]);
+  free(block);
+  return NULL;
+}
+
+static int two_in_turn(size_t bytes) {
+  pthread_t first, second;
+  odd = bytes;
+  pthread_barrier_init(&together, NULL, 2);
+  if (pthread_create(&first, NULL, run_in_turn, &odd)) abort();
+  pthread_barrier_wait(&together);
+  if (pthread_create(&second, NULL, run_in_turn, NULL)) abort();
+  pthread_join(second, NULL);
+  pthread_barrier_wait(&together);
+  pthread_join(first, NULL);
+  return 0;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 2) return two_in_turn((size_t)atoll(argv[2]));
   int which = argc > 1 ? atoi(argv[1]) : 0;
   pthread_t threads[THREADS];
   pthread_barrier_init(&together, NULL, THREADS);

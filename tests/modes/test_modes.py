@@ -22,10 +22,13 @@ PROGRAMS = Path(os.environ["RTM_MODES"])
 MODES = ("seg", "pag")
 
 
-def run(program: str, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+def run(
+    program: str, *arguments: str, library: str | None = None, **options: str
+) -> subprocess.CompletedProcess[str]:
+    """`library`: another one beside the usual."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
     environment |= {f"RTMALLOC_{name.upper()}": value for name, value in options.items()}
-    environment["LD_PRELOAD"] = LIBRARY
+    environment["LD_PRELOAD"] = str(Path(LIBRARY).with_name(library)) if library else LIBRARY
     command = [str(PROGRAMS / program), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
@@ -225,6 +228,25 @@ def test_a_thread_that_needs_what_another_one_needed_has_it_in_common_with_all(t
         assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
         # Of three that have much.
         assert told["prepared_bytes"] < 24 * MIB
+
+
+@pytest.mark.parametrize(("mode", "odd"), [("pag", "5000"), ("pag", "300000000"), ("seg", "3000000")])
+def test_a_request_in_vain_takes_no_other_threads_heap(mode: str, odd: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "turn.rtp", tmp_path / "report.json"
+    for _ in range(2):
+        assert run("racing", "0", "0", record=str(profile)).returncode == 0
+    assert run("racing", "0", odd, profile=str(profile), mode=mode, seal="1", report=str(report)).returncode == 0
+    assert json.loads(report.read_text())["misses"] == 1
+
+
+@pytest.mark.parametrize("features", ["default", "canaries", "all"])
+def test_the_secure_library_knows_the_blocks_of_stores_that_serve_several_sizes(features: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "sizes.rtp", tmp_path / "report.json"
+    secure = {"library": "librtmalloc-secure.so", "secure": features}
+    assert run("sparing", "sizes", record=str(profile), **secure).returncode == 0
+    result = run("sparing", "sizes", "2", profile=str(profile), mode="pag", seal="1", report=str(report), **secure)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(report.read_text())["mode"] == "pag"
 
 
 def recorded_and_sealed(tmp_path: Path, mode: str, *command: str) -> dict[str, int]:

@@ -19,8 +19,18 @@ from pathlib import Path
 MALLOC_MOST, FREE_MOST, REMOTE_FREE_MOST = 18, 22, 60
 
 # Where the path of a remote free to a heap with an owner may be left: misuse, huge blocks, exited threads, own blocks.
-WAYS_OUT = {"remote_free_unowned", "remote_free_twice", "free_special", "free_watched", "free_outside", "free_twice", "page_emptied",
-            "page_free_full", "medium_free", "store_free_twice"}
+WAYS_OUT = {
+    "remote_free_unowned",
+    "remote_free_twice",
+    "free_special",
+    "free_watched",
+    "free_outside",
+    "free_twice",
+    "page_emptied",
+    "page_free_full",
+    "medium_free",
+    "store_free_twice",
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,10 @@ class Instruction:
 
     @property
     def is_jump(self) -> bool:
-        return self.mnemonic.removeprefix("notrack").startswith("j") or self.mnemonic == "notrack"
+        return (
+            self.mnemonic.removeprefix("notrack").startswith("j")
+            or self.mnemonic == "notrack"
+        )
 
     @property
     def is_conditional(self) -> bool:
@@ -44,7 +57,9 @@ class Instruction:
 
     @property
     def ends(self) -> bool:
-        return self.mnemonic in {"ret", "repz", "hlt", "ud2"} or self.text.startswith("rep ret")
+        return self.mnemonic in {"ret", "repz", "hlt", "ud2"} or self.text.startswith(
+            "rep ret"
+        )
 
 
 @dataclass
@@ -79,9 +94,13 @@ def parse(disassembly: str) -> dict[int, Function]:
 class Code:
     def __init__(self, library: Path, objdump: str) -> None:
         command = [objdump, "-d", "--no-show-raw-insn", str(library)]
-        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout
         self.functions = parse(output)
-        self.instructions = {a: i for f in self.functions.values() for a, i in f.body.items()}
+        self.instructions = {
+            a: i for f in self.functions.values() for a, i in f.body.items()
+        }
         self.names = {a: f.name.split("@")[0] for a, f in self.functions.items()}
         order = sorted(self.instructions)
         self.following = dict(zip(order, order[1:], strict=False))
@@ -90,7 +109,9 @@ class Code:
         for function in self.functions.values():
             if function.name == name:
                 return function
-        sys.exit(f"FAILED: the library has no function {name}; was it stripped, or is the test out of date?")
+        sys.exit(
+            f"FAILED: the library has no function {name}; was it stripped, or is the test out of date?"
+        )
 
     def successors(self, address: int, ways_out: set[str]) -> list[int]:
         """The addresses that may come next; a jump to one of `ways_out` leaves the path."""
@@ -132,9 +153,15 @@ class Code:
         @cache
         def walk(address: int) -> int:
             if address in open_addresses:
-                sys.exit(f"FAILED: a loop through {address:#x}: {self.instructions[address].text}")
+                sys.exit(
+                    f"FAILED: a loop through {address:#x}: {self.instructions[address].text}"
+                )
             open_addresses.add(address)
-            nexts = [] if self.is_way_out(address, ways_out) else self.successors(address, ways_out)
+            nexts = (
+                []
+                if self.is_way_out(address, ways_out)
+                else self.successors(address, ways_out)
+            )
             length = 1 + max((walk(a) for a in nexts), default=0)
             open_addresses.discard(address)
             return length
@@ -160,7 +187,9 @@ class Code:
 
 def check_at_most(name: str, count: int, most: int) -> bool:
     good = 0 < count <= most
-    print(f"{'ok    ' if good else 'FAILED'} {name}: {count} instructions, at most {most}")
+    print(
+        f"{'ok    ' if good else 'FAILED'} {name}: {count} instructions, at most {most}"
+    )
     return good
 
 
@@ -176,11 +205,22 @@ def check_remote_free(code: Code) -> bool:
         if text.startswith("call") and not code.is_way_out(address, WAYS_OUT):
             print(f"FAILED remote free: a call at {address:#x}: {text}")
             good = False
-    adds = [a for a in code.reachable(start.address, WAYS_OUT) if "xadd" in code.instructions[a].text]
+    adds = [
+        a
+        for a in code.reachable(start.address, WAYS_OUT)
+        if "xadd" in code.instructions[a].text
+    ]
     if not adds:
         print("FAILED remote free: no lock xadd on the path; the test has lost it")
         good = False
-    return check_at_most("free of another thread's block", code.longest(start.address, WAYS_OUT), REMOTE_FREE_MOST) and good
+    return (
+        check_at_most(
+            "free of another thread's block",
+            code.longest(start.address, WAYS_OUT),
+            REMOTE_FREE_MOST,
+        )
+        and good
+    )
 
 
 def main() -> None:

@@ -71,26 +71,31 @@ TEST(many_routines_are_told_apart) {
   for (uint32_t i = ROUTINES; i-- > 0;) takes_in_order(0x1000 * (uintptr_t)i, 0, 1);
 }
 
-TEST(a_heap_that_has_more_is_found_among_those_that_wait) {
+TEST(a_heap_with_such_blocks_is_found_among_those_that_wait) {
+  enum { BIN = CLASSES };
+  static struct span store = {.kind = SPAN_STORE, .store_blocks = 1};
   static const uint32_t of[] = {0, 200};
   struct stores *all = index_of(of, 2);
-  for (struct stores *one = all; one; one = one->next) one->heap->prepared = one->heap->index / 50;
+  for (struct stores *one = all; one; one = one->next) {
+    for (unsigned class = 1; class <= CLASSES; class ++) one->heap->page[class] = &rtm_no_store[class];
+    if (one->heap->index == 50 || one->heap->index == 190) one->heap->page[BIN] = &store;
+  }
   struct heap *own = prepared_take(0x1000);
   CHECK_EQUAL(own->index, 0);
-  struct heap *more = prepared_take_more(own->stores);
-  CHECK(more);
-  CHECK_EQUAL(more->index, 50);
-  CHECK_EQUAL(more->prepared, 1);
-  CHECK(!prepared_take_more(more->stores));  // none of the first ones that wait
+  CHECK(!prepared_take_other(own->stores, BIN - 1));
+  struct heap *other = prepared_take_other(own->stores, BIN);
+  CHECK(other);
+  CHECK_EQUAL(other->index, 50);
+  CHECK(!prepared_take_other(own->stores, BIN));  // none of the first ones that wait
   takes_in_order(0x1000, 1, 50);
   takes_in_order(0x1000, 51, 190);
-  more = prepared_take_more(more->stores);
-  CHECK(more && more->index == 190);
-  CHECK(!prepared_take_more(more->stores));
+  prepared_leave(other->stores);
+  CHECK(prepared_take_other(own->stores, BIN) == other);
+  other = prepared_take_other(own->stores, BIN);
+  CHECK(other);
+  CHECK_EQUAL(other->index, 190);
   takes_in_order(0x1000, 191, 200);
-  CHECK(!prepared_take_more(own->stores));
-  prepared_leave(more->stores);
-  CHECK(prepared_take_more(own->stores) == more);
+  CHECK(!prepared_take_other(own->stores, BIN));
 }
 
 enum { THREADS = 4, ROUNDS = 20000, HEAPS = 70 };

@@ -212,6 +212,23 @@ TEST(threads_take_of_what_they_have_in_common_and_each_always_finds_its_share) {
   CHECK(!store_take_common(common));
 }
 
+// Two threads, each of which has at most one of two blocks: so one is always free, whatever bits above are cleared.
+static void *take_one_and_free(void *unused) {
+  for (uint64_t n = test_operations(300000); n--;) {
+    void *block = store_take_common(common);
+    CHECK(block);
+    store_mark(common, block);
+  }
+  return unused;
+}
+
+TEST(a_free_block_is_found_while_others_look_for_it) {
+  common = make_by(store_make_common, 40960, 2);
+  pthread_t threads[2];
+  for (unsigned i = 0; i < 2; i++) CHECK_EQUAL(pthread_create(&threads[i], NULL, take_one_and_free, NULL), 0);
+  for (unsigned i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+}
+
 TEST(a_common_store_of_any_length_hands_out_each_block_once) {
   static const uint32_t lengths[] = {1, 63, 64, 65, 4096, 4097, 300000};
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {

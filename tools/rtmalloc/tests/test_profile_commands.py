@@ -16,13 +16,13 @@ from strategies import random_profiles
 
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
-from rtmalloc_tools.profile.combine import compare, grows_beyond, merge
+from rtmalloc_tools.profile.combine import compare, eight_name, grows_beyond, large_name, maximum, merge
 from rtmalloc_tools.profile.extent import plan_extent
 from rtmalloc_tools.profile.level import ALIKE, LITTLE, TELLS, levelled
 from rtmalloc_tools.profile.memory import most_memory, shared
-from rtmalloc_tools.profile.profile_format import EIGHTS, encode, read_profile, write_profile
+from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import BLOCK_MAX, block_size
-from rtmalloc_tools.profile.stores import large_stores, stores_of
+from rtmalloc_tools.profile.stores import eights_that_share, large_stores, stores_of
 from rtmalloc_tools.profile.weight import block_bytes, weight
 
 
@@ -37,12 +37,18 @@ def test_merging_is_commutative_associative_and_idempotent(a, b, c):
     assert encode(merged(a, a)) == encode(a)
 
 
+AT_ONE_TIME = {*map(large_name, range(DOUBLINGS)), *map(eight_name, range(EIGHTS))}
+
+
 @given(random_profiles(), random_profiles())
 def test_a_merged_profile_is_at_least_each_of_its_parts(a, b):
     both = merged(a, b)
     for part in (a, b):
+        # How many there were at one time may become unknown.
         assert all(
-            change.after > change.before for change in compare(part, both, ("a", "b")) if change.what != "thread"
+            change.after > change.before or (not change.after and change.what in AT_ONE_TIME)
+            for change in compare(part, both, ("a", "b"))
+            if change.what != "thread"
         )
         assert grows_beyond(both, part, 0) == []
 
@@ -308,6 +314,31 @@ def test_what_threads_have_in_common_shares_stores_as_theirs_do():
     plan = shared(profile(thread(0, 40, 40), thread(1, 400, 3200), runs=2), "pag")
     assert [len(one.plan("pag")[1]) for one in plan.threads] == [1, 8]
     assert plan.common.plan("pag")[1] == [(3200 + 16, 256)]
+
+
+def test_a_size_that_is_to_have_its_own_store_keeps_it():
+    # 300 blocks of each of two sizes, of which 300 were there at one time, and later one each.
+    def two(each: int, at_once: int):
+        eights = (0, at_once) + (0,) * (EIGHTS - 2)
+        larger = (at_once,) + (0,) * (DOUBLINGS - 1)
+        sizes = dict.fromkeys((9, 16, 73, 75), each)
+        return record("", 0, 0, sizes, small_at_once=eights, large_from=larger, least=1)
+
+    apart = two(300, 0)
+    for merged_ in (maximum(apart, two(1, 1)), maximum(two(1, 1), apart)):
+        assert (merged_.small_at_once[1], merged_.large_from[0]) == (0, 0)
+    assert maximum(two(300, 300), two(1, 1)).small_at_once[1] == 300
+    # Nor is it known of what all threads have in common.
+    threads = [replace(apart, module="app", index=number) for number in range(2)]
+    other = replace(two(8, 8), module="other")
+    plan = shared(profile(*threads, other, runs=2), "pag")
+    assert plan.common.record.small_at_once[1] == 0 and plan.common.record.large_from[0] == 0
+
+
+def test_an_eight_of_one_size_may_have_the_store_of_its_last():
+    # 4,096 blocks of 240 bytes, of which 2,500 were there at one time: blocks of 256 bytes take less.
+    one = record("app", 9, 0, {15: 4096}, small_at_once=(0, 2500) + (0,) * (EIGHTS - 2))
+    assert stores_of(one) == [(2502, 256)] and eights_that_share(one) == {1}
 
 
 def test_headroom_is_no_difference_between_runs(files, rtmalloc, tmp_path):

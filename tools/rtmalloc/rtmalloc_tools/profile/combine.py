@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rtmalloc_tools.mistakes import Mistake
@@ -15,6 +15,7 @@ from rtmalloc_tools.profile.size_classes import (
     BLOCKS_MORE,
     CLASSES,
     PAGE_KINDS,
+    PER_DOUBLING,
     block_size,
     extent_room,
     in_words,
@@ -62,6 +63,17 @@ def merged(a: Record, b: Record) -> Record:
     )
 
 
+def at_once(a: Record, b: Record, counts: Callable[[Record], Sequence[int]], bins: Callable[[int], slice]) -> tuple:
+    """The most blocks at one time, of some bins. 0 where there are such blocks: that is not known, as each size is to
+    have its own store (most_at_once in src/profile.c)."""
+
+    def unknown(record: Record, number: int) -> bool:
+        return not counts(record)[number] and any(record.blocks[bins(number)])
+
+    pairs = zip(counts(a), counts(b), strict=True)
+    return tuple(0 if unknown(a, i) or unknown(b, i) else max(pair) for i, pair in enumerate(pairs))
+
+
 def maximum(a: Record, b: Record) -> Record:
     pages = [max(pair) for pair in zip(a.pages, b.pages, strict=True)]
     return replace(
@@ -75,9 +87,17 @@ def maximum(a: Record, b: Record) -> Record:
         page_granules=max(a.page_granules, b.page_granules),
         together=max(a.together, b.together),
         footprint=max(a.footprint, b.footprint),
-        large_from=tuple(max(pair) for pair in zip(a.large_from, b.large_from, strict=True)),
-        small_at_once=tuple(max(pair) for pair in zip(a.small_at_once, b.small_at_once, strict=True)),
+        large_from=at_once(a, b, lambda one: one.large_from, large_bins_from),
+        small_at_once=at_once(a, b, lambda one: one.small_at_once, lambda eight: range_slice(eight_bins(eight))),
     )
+
+
+def large_bins_from(doubling: int) -> slice:
+    return slice(CLASSES + 1 + doubling * PER_DOUBLING, None)
+
+
+def range_slice(bins: range) -> slice:
+    return slice(bins.start, bins.stop)
 
 
 @dataclass(frozen=True)
@@ -158,7 +178,8 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
         if record.footprint > max(had.footprint * (1 + headroom), extent_granules(had, shares=False)):
             changes.append(Change(record.name, "granules with what is free between", had.footprint, record.footprint))
         for number, (old, new) in enumerate(zip(had.large_from, record.large_from, strict=True)):
-            if new > int(old * (1 + headroom)):
+            unknown = not old and any(had.blocks[large_bins_from(number)])
+            if new > int(old * (1 + headroom)) and not unknown:
                 changes.append(Change(record.name, large_name(number), old, new))
         for eight, (old, new) in enumerate(zip(had.small_at_once, record.small_at_once, strict=True)):
             if new > int(old * (1 + headroom)) and shares(had, eight):

@@ -38,7 +38,7 @@ def with_blocks(record: Record, blocks: Sequence[int]) -> Record:
         return min(count, WORD_MOST)
 
     first = CLASSES + 1
-    return replace(
+    more = replace(
         record,
         blocks=tuple(at_most(a + b) for a, b in zip(record.blocks, blocks, strict=True)),
         small_at_once=tuple(
@@ -50,6 +50,7 @@ def with_blocks(record: Record, blocks: Sequence[int]) -> Record:
             for doubling in range(DOUBLINGS)
         ),
     )
+    return maximum(record, more)  # what is not known of the record stays so
 
 
 def common(profile: Profile) -> Record | None:

@@ -55,22 +55,29 @@ def eight_bins(eight: int) -> range:
     return range(eight * PER_DOUBLING + 1, (eight + 1) * PER_DOUBLING + 1)
 
 
-def eight_stores(record: Record, eight: int, *, share: bool = False) -> list[Store]:
-    """Of eight bins in pages each its own store; or one for all, of the last one's blocks, where that takes a quarter
-    less memory, as they were not at their peaks at the same time; or if they have to `share`."""
+def one_for_eight(record: Record, eight: int) -> tuple[Store, bool]:
+    """The store that would do for eight bins in pages, of the last one's blocks; and whether it takes a quarter less
+    memory than a store for each, as they were not at their peaks at the same time."""
     bins = [number for number in eight_bins(eight) if record.blocks[number]]
-    own = [(record.blocks[number] + BLOCKS_MORE, block_size(number)) for number in bins]
     together = sum(record.blocks[number] for number in bins)
     blocks = min(record.small_at_once[eight] or together, together) + BLOCKS_MORE * len(bins)
     top = block_size(eight_bins(eight)[-1])
-    apart = sum(round_up(count * size, GRANULE) for count, size in own)
-    if blocks <= STORE_BLOCKS_MAX and (share or round_up(blocks * top, GRANULE) <= apart // 4 * 3):
-        return [(blocks, top)] if own else []
-    return own
+    apart = sum(round_up((record.blocks[number] + BLOCKS_MORE) * block_size(number), GRANULE) for number in bins)
+    return (blocks, top), bool(bins) and round_up(blocks * top, GRANULE) <= apart // 4 * 3
 
 
 def shares(record: Record, eight: int) -> bool:
-    return len(eight_stores(record, eight)) < sum(record.blocks[number] > 0 for number in eight_bins(eight))
+    (blocks, _), less = one_for_eight(record, eight)
+    return less and blocks <= STORE_BLOCKS_MAX
+
+
+def eight_stores(record: Record, eight: int, *, share: bool = False) -> list[Store]:
+    """Of eight bins in pages each its own store; or one for all, where that is less or they have to `share`."""
+    store, less = one_for_eight(record, eight)
+    bins = [number for number in eight_bins(eight) if record.blocks[number]]
+    if bins and (share or less) and store[0] <= STORE_BLOCKS_MAX:
+        return [store]
+    return [(record.blocks[number] + BLOCKS_MORE, block_size(number)) for number in bins]
 
 
 def eights_that_share(record: Record) -> frozenset[int]:
