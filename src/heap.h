@@ -136,9 +136,9 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
 bool heap_make(struct heap *heap, uintptr_t routine, uint32_t index, enum heap_state state);
 // A profile was loaded: if there is a prepared heap for the calling thread, its own one serves what that has not.
 void heap_begin_prepared(void);
-// A request for a block of this bin was in vain, in a heap that has nothing of any. If another one of the same routine waits
-// that was made with such blocks: true, and the thread goes on with that one. O(heaps of the routine / 64), and looks at
-// few of them.
+// A request for a block of this bin was in vain, in a heap that has nothing of any. If another one of the same routine
+// waits that was made with such blocks: true, and the thread goes on with that one. O(heaps of the routine / 64), and
+// looks at few of them.
 bool heap_change(unsigned bin);
 // Leaves the heap to the next thread that needs one. O(CLASSES), and what other threads have freed in a general heap.
 void heap_leave(struct heap *heap);

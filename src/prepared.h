@@ -7,9 +7,9 @@
 //     level 0   a bit for each heap
 //     level l   a bit for each word of level l - 1;  level 2 is one word: 64^3 heaps of a routine at most
 //
-// Who starts a thread goes down the tree and clears the heap's bit (store_take_shared). No loop and no lock, unless other
-// threads of the routine were three times a moment ahead. If nothing was found, all words are looked at: no bit is set, or a
-// thread is just leaving its heap, or taking one.
+// Who starts a thread goes down the tree and clears the heap's bit (store_take_shared). No loop and no lock, unless
+// other threads of the routine were three times a moment ahead. If nothing was found, all words are looked at: no bit is
+// set, or a thread is just leaving its heap, or taking one.
 #ifndef RTM_PREPARED_H
 #define RTM_PREPARED_H
 

@@ -160,21 +160,27 @@ static bool has_blocks(const struct profile_record *record, unsigned first, unsi
   return false;
 }
 
-// How many blocks of these bins there were at one time, `mine` or `other`. 0 where there are such blocks: that is not known,
-// as each size is to have its own store.
-static uint32_t most_at_once(const struct profile_record *a, uint32_t mine, const struct profile_record *b, uint32_t other,
-                             unsigned first, unsigned end) {
-  if ((!mine && has_blocks(a, first, end)) || (!other && has_blocks(b, first, end))) return 0;
-  return mine > other ? mine : other;
+// How many blocks of the bins from `first` on, before `end`, there were at one time, in one record or the other. 0 where
+// there are such blocks: that is not known, as each size is to have its own store.
+struct at_once {
+  const struct profile_record *record;
+  uint32_t blocks;
+};
+static uint32_t most_at_once(struct at_once a, struct at_once b, unsigned first, unsigned end) {
+  if ((!a.blocks && has_blocks(a.record, first, end)) || (!b.blocks && has_blocks(b.record, first, end))) return 0;
+  return a.blocks > b.blocks ? a.blocks : b.blocks;
 }
 
 static void most_of_all_at_once(struct profile_record *mine, const struct profile_record *other) {
   enum { EIGHT = CLASSES_PER_DOUBLING };
-  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++)
-    mine->large_from[i] = most_at_once(mine, mine->large_from[i], other, other->large_from[i], CLASSES + 1 + i * EIGHT, BINS);
-  for (unsigned i = 0; i < PROFILE_EIGHTS; i++)
-    mine->small_at_once[i] = most_at_once(mine, mine->small_at_once[i], other, other->small_at_once[i], i * EIGHT + 1,
-                                          (i + 1) * EIGHT + 1);
+  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) {
+    struct at_once a = {mine, mine->large_from[i]}, b = {other, other->large_from[i]};
+    mine->large_from[i] = most_at_once(a, b, CLASSES + 1 + i * EIGHT, BINS);
+  }
+  for (unsigned i = 0; i < PROFILE_EIGHTS; i++) {
+    struct at_once a = {mine, mine->small_at_once[i]}, b = {other, other->small_at_once[i]};
+    mine->small_at_once[i] = most_at_once(a, b, i * EIGHT + 1, (i + 1) * EIGHT + 1);
+  }
 }
 
 void profile_most(struct profile_record *mine, const struct profile_record *other) {

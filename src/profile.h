@@ -85,7 +85,9 @@ enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 // Each gets how many 64ths less one run had of it than another: that many times PROFILE_SPREAD in its flags.
 enum { PROFILE_SPREAD_MOST = 64 };
 bool profile_level(struct profile *profile);
-RTM_INLINE uint32_t profile_spread(const struct profile_record *record) { return record->flags % PROFILE_EIGHT / PROFILE_SPREAD; }
+RTM_INLINE uint32_t profile_spread(const struct profile_record *record) {
+  return record->flags % PROFILE_EIGHT / PROFILE_SPREAD;
+}
 // The maximum of both, but for what a thread had at least.
 void profile_most(struct profile_record *mine, const struct profile_record *other);
 bool profile_same_routine(const struct profile_record *a, const struct profile_record *b);

@@ -179,8 +179,8 @@ RTM_INLINE bool store_take_bit(_Atomic uint64_t *words, uint64_t word, uint64_t 
   return RTM_LIKELY(bits != 0) && store_drop_bit(words, *number);
 }
 
-// As store_find, but for one bit, in a tree of three levels or four. Whoever sets one again raises those above, as another
-// thread may have cleared them meanwhile (proofs/spin/common.pml).
+// As store_find, but for one bit, in a tree of three levels or four. Whoever sets one again raises those above, as
+// another thread may have cleared them meanwhile (proofs/spin/common.pml).
 RTM_INLINE bool store_take_number(_Atomic uint64_t *const *level, unsigned levels, uint64_t *number) {
   _Atomic uint64_t *zero = level[0], *one = level[1], *two = level[2], *three = levels > 3 ? level[3] : NULL;
   bool taken = false;
@@ -214,8 +214,9 @@ RTM_INLINE bool store_take_number(_Atomic uint64_t *const *level, unsigned level
   return taken;
 }
 
-// Takes one bit, of `count`, for any thread. False: there is none. One way down. Where other threads took what was there three
-// times in the meantime, or a bit was late, more; and where nothing was found, each word of the first 262,144 bits.
+// Takes one bit, of `count`, for any thread. False: there is none. One way down. Where other threads took what was there
+// three times in the meantime, or a bit was late, more; and where nothing was found, each word of the first 262,144
+// bits.
 bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, uint64_t count, uint64_t *number);
 RTM_INLINE bool store_take_shared(_Atomic uint64_t *const *level, unsigned levels, uint64_t count, uint64_t *number) {
   return RTM_LIKELY(store_take_number(level, levels, number)) || store_take_after_others(level, levels, count, number);
