@@ -186,8 +186,8 @@ static bool leaves_much_free(const struct profile_record *thread) {
 
 // One that had nothing may, too: a thread may come to use its heap that came to another one's while it was recorded.
 static bool may_share(const struct profile_record *record) {
-  if (!profile_is_thread(record) || !record->granules) return profile_is_thread(record);
-  return record->granules > record->granules_least && record->span_largest <= EXTENT_CHUNK && !leaves_much_free(record);
+  if (!profile_is_thread(record) || record->span_largest > EXTENT_CHUNK) return false;
+  return !record->granules || (record->granules > record->granules_least && !leaves_much_free(record));
 }
 
 // What a thread that shares keeps for itself.

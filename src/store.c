@@ -92,14 +92,12 @@ void *store_take_again(struct span *store) {
 
 // ---- what several threads take from ----
 
-bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, uint64_t count, uint64_t *number) {
+// Who clears a bit above, and looks again, hides what is below it for a moment.
+bool store_take_after_others(_Atomic uint64_t *words, uint64_t count, uint64_t *number) {
   enum { TRIES = 256, WORDS = 4096 };
-  for (unsigned i = 0; i < TRIES && atomic_load_explicit(level[levels - 1], memory_order_seq_cst); i++)
-    if (store_take_number(level, levels, number)) return true;
-  // Who clears a bit above, and looks again, hides what is below it for a moment: so the words themselves.
   for (uint64_t word = 0; word < words_for(count) && word < WORDS; word++)
-    for (unsigned i = 0; i < TRIES && atomic_load_explicit(&level[0][word], memory_order_seq_cst); i++)
-      if (store_take_bit(level[0], word, number)) return true;
+    for (unsigned i = 0; i < TRIES && atomic_load_explicit(&words[word], memory_order_seq_cst); i++)
+      if (store_take_bit(words, word, number)) return true;
   return false;
 }
 

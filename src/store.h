@@ -214,12 +214,11 @@ RTM_INLINE bool store_take_number(_Atomic uint64_t *const *level, unsigned level
   return taken;
 }
 
-// Takes one bit, of `count`, for any thread. False: there is none. One way down. Where other threads took what was there
-// three times in the meantime, or a bit was late, more; and where nothing was found, each word of the first 262,144
-// bits.
-bool store_take_after_others(_Atomic uint64_t *const *level, unsigned levels, uint64_t count, uint64_t *number);
+// Takes one bit, of `count`, for any thread. False: there is none. One way down; and where nothing was found, as other
+// threads were ahead three times, or a bit was late, or is hidden, each word of the first 262,144 bits.
+bool store_take_after_others(_Atomic uint64_t *words, uint64_t count, uint64_t *number);
 RTM_INLINE bool store_take_shared(_Atomic uint64_t *const *level, unsigned levels, uint64_t count, uint64_t *number) {
-  return RTM_LIKELY(store_take_number(level, levels, number)) || store_take_after_others(level, levels, count, number);
+  return RTM_LIKELY(store_take_number(level, levels, number)) || store_take_after_others(level[0], count, number);
 }
 
 #endif

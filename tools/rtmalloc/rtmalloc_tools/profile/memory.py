@@ -139,9 +139,9 @@ def shared(profile: Profile, mode: str) -> Shared:
         return replace(without, common=Thread(most, eights=eights) if most else None)
 
     def may_share(record: Record) -> bool:
-        if not record.granules:
-            return True
-        return record.granules > record.granules_least and record.span_largest <= CHUNK and not leaves_much_free(record)
+        if record.span_largest > CHUNK:
+            return False
+        return not record.granules or (record.granules > record.granules_least and not leaves_much_free(record))
 
     def own(record: Record) -> Record:
         return replace(record, granules=record.granules_least or min(record.granules, 1), footprint=0)
