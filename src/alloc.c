@@ -114,7 +114,7 @@ static RTM_NOINLINE void *miss(size_t size) {
   return block ? block : out_of_memory();
 }
 
-// Of what threads that race have in common; NULL: nothing of that size.
+// Of what all threads have in common; NULL: nothing of that size.
 RTM_INLINE void *common_block(size_t size) {
   const struct stores *common = rtm_heap->stores->common;
   if (!common || size > BIN_SIZE_MAX) return NULL;

@@ -301,12 +301,6 @@ static void add_blocks(struct profile_record *common, const uint64_t *blocks) {
   profile_most(common, &more);  // what is not known of `common` stays so
 }
 
-static bool has_blocks(const struct profile_record *record) {
-  for (unsigned bin = 1; bin < BINS; bin++)
-    if (record->blocks[bin]) return true;
-  return false;
-}
-
 static uint32_t eights_that_share(const struct profile_record *thread) {
   uint32_t eights = 0;
   for (unsigned number = 0; number < PROFILE_EIGHTS; number++) {
@@ -335,7 +329,7 @@ bool plan_common(struct profile *profile) {
       add_spread(spread, record);
   }
   add_blocks(&common, spread);
-  if (!has_blocks(&common)) return true;
+  if (!profile_has_blocks(&common, 1, BINS)) return true;
   struct profile larger;
   if (!profile_make(&larger, had + 1)) return false;
   memcpy(larger.record, profile->record, had * sizeof *larger.record);

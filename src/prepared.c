@@ -43,6 +43,8 @@ RTM_INLINE struct group *find(uintptr_t routine) {
   return group[3]->routine == routine ? group[3] : &nobody;
 }
 
+static uint64_t words_for(uint64_t bits) { return (bits + 63) / 64; }
+
 // ---- taking and leaving ----
 
 struct heap *prepared_take(uintptr_t routine) {
@@ -60,7 +62,7 @@ static RTM_NOINLINE struct heap *look_for_other(const struct group *group, unsig
   enum { LOOKS = 64 };
   _Atomic uint64_t *waiting = group->waiting[0];
   unsigned looks = 0;
-  for (uint64_t word = 0; word < (group->count + 63) / 64; word++) {
+  for (uint64_t word = 0; word < words_for(group->count); word++) {
     uint64_t bits = atomic_load_explicit(&waiting[word], memory_order_relaxed);
     for (; bits && looks < LOOKS; bits &= bits - 1, looks++) {
       uint64_t number = word * 64 + bits_lowest(bits);
@@ -85,8 +87,6 @@ void prepared_leave(struct stores *stores) {
 }
 
 // ---- the index, at load ----
-
-static uint64_t words_for(uint64_t bits) { return (bits + 63) / 64; }
 
 static struct group *group_of(struct group *groups, uint32_t count, uintptr_t routine) {
   for (uint32_t i = 0; i < count; i++)

@@ -154,7 +154,7 @@ static void least(uint32_t *mine, uint32_t other) {
   if (other < *mine) *mine = other;
 }
 
-static bool has_blocks(const struct profile_record *record, unsigned first, unsigned end) {
+bool profile_has_blocks(const struct profile_record *record, unsigned first, unsigned end) {
   for (unsigned bin = first; bin < end; bin++)
     if (record->blocks[bin]) return true;
   return false;
@@ -167,7 +167,9 @@ struct at_once {
   uint32_t blocks;
 };
 static uint32_t most_at_once(struct at_once a, struct at_once b, unsigned first, unsigned end) {
-  if ((!a.blocks && has_blocks(a.record, first, end)) || (!b.blocks && has_blocks(b.record, first, end))) return 0;
+  bool known = (a.blocks || !profile_has_blocks(a.record, first, end)) &&
+               (b.blocks || !profile_has_blocks(b.record, first, end));
+  if (!known) return 0;
   return a.blocks > b.blocks ? a.blocks : b.blocks;
 }
 

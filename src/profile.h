@@ -88,6 +88,8 @@ bool profile_level(struct profile *profile);
 RTM_INLINE uint32_t profile_spread(const struct profile_record *record) {
   return record->flags % PROFILE_EIGHT / PROFILE_SPREAD;
 }
+// Any, of the bins from `first` on, before `end`.
+bool profile_has_blocks(const struct profile_record *record, unsigned first, unsigned end);
 // The maximum of both, but for what a thread had at least.
 void profile_most(struct profile_record *mine, const struct profile_record *other);
 bool profile_same_routine(const struct profile_record *a, const struct profile_record *b);

@@ -54,12 +54,7 @@ static void make_empty(struct heap *heap, struct span *span, char *start, size_t
 void store_make_common(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,
                        _Atomic uint64_t *words) {
   make_empty(heap, span, start, block_size, blocks, words);
-  for (uint32_t i = 0; i < blocks; i++) {
-    store_set_bit(span->store_level[0], i);
-    store_raise(span->store_level[1], i / 64);
-    store_raise(span->store_level[2], i / 64 / 64);
-    store_raise(span->store_level[3], i / 64 / 64 / 64);
-  }
+  for (uint32_t i = 0; i < blocks; i++) store_mark(span, start + i * block_size);
 }
 
 void store_make(struct heap *heap, struct span *span, char *start, size_t block_size, uint32_t blocks,

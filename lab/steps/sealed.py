@@ -63,6 +63,14 @@ class Run:
         command = [str(self.build / "steps" / words[0]), *words[1:]]
         subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
 
+    def recorded(self, words: list[str], also: Sequence[str] = ()) -> Path:
+        """The profile of a run with these words, and of one more with each of `also`."""
+        profile = self.folder / "profile.rtp"
+        profile.unlink(missing_ok=True)
+        for more in ("", *also):  # an option that is given twice has its last value
+            self.record([*words, *more.split()], profile)
+        return profile
+
     def count(
         self, mode: str, words: list[str], profile: Path, counting: Sequence[str] = ("--library-only",)
     ) -> dict[tuple[str, str], int]:
@@ -102,11 +110,7 @@ class Run:
 
     def measure(self, load: str, seed: int, modes: tuple[str, ...] = MODES, also: Sequence[str] = ()) -> dict[Key, int]:
         words = [*load.split(), "--seed", str(seed)]
-        profile = self.folder / "profile.rtp"
-        if modes != (GENERAL,):
-            profile.unlink(missing_ok=True)
-            for more in ("", *also):  # an option that is given twice has its last value
-                self.record([*words, *more.split()], profile)
+        profile = self.recorded(words, also) if modes != (GENERAL,) else self.folder / "no profile"
         counts = {}
         for mode in modes:
             for (operation, kind), count in self.count(mode, words, profile).items():
@@ -117,10 +121,8 @@ class Run:
 
     def measure_common(self, load: str, seed: int, also: Sequence[str], sealed: str) -> None:
         """What a thread takes of what all have in common: sealed in `pag` with options that were not recorded."""
-        words, profile = [*load.split(), "--seed", str(seed)], self.folder / "profile.rtp"
-        profile.unlink(missing_ok=True)
-        for more in ("", *also):
-            self.record([*words, *more.split()], profile)
+        words = [*load.split(), "--seed", str(seed)]
+        profile = self.recorded(words, also)
         for (operation, kind), count in self.count("pag", [*words, *sealed.split()], profile).items():
             if operation == "malloc":
                 self.keep(("pag", "common malloc", kind), count, f"{load} {sealed}", seed)
@@ -128,9 +130,8 @@ class Run:
     def measure_threads(self, load: str, seed: int, functions: dict[str, str]) -> None:
         """The calls of some of the library's functions (`stepcount --watch`), with what they call in the C library; and
         each thread's first malloc. `functions`: of each the operation that it is."""
-        words, profile = [*load.split(), "--seed", str(seed)], self.folder / "profile.rtp"
-        profile.unlink(missing_ok=True)
-        self.record(words, profile)
+        words = [*load.split(), "--seed", str(seed)]
+        profile = self.recorded(words)
         for mode in MODES:
             for function, operation in functions.items():
                 counts = self.count(mode, words, profile, ("--watch", function))

@@ -203,31 +203,27 @@ def test_large_sizes_share_a_store_and_runs_tell_threads_apart(mode: str, tmp_pa
     assert mode == "seg" or 2.5 * MIB < prepared[0] - prepared[1] < 4.5 * MIB
 
 
-def test_threads_that_race_share_what_one_of_them_needs(tmp_path: Path) -> None:
-    # One of four threads has 7 MiB, another one in each run: 28 MiB where each has its own.
+def races_without_misses(tmp_path: Path, mode: str, recorded: int) -> int:
+    """Runs where another one of four threads needs 7 MiB, of which so many were recorded; the bytes that were made ready."""
     profile, report = tmp_path / "racing.rtp", tmp_path / "report.json"
-    for which in range(4):
+    for which in range(recorded):
         assert run("racing", str(which), record=str(profile)).returncode == 0
     for which in range(4):
-        result = run("racing", str(which), profile=str(profile), mode="seg", seal="1", report=str(report))
+        result = run("racing", str(which), profile=str(profile), mode=mode, seal="1", report=str(report))
         assert result.returncode == 0, result.stderr
         told = json.loads(report.read_text())
         assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
-        assert told["prepared_bytes"] < 13 * MIB
+    return told["prepared_bytes"]
+
+
+def test_threads_that_race_share_what_one_of_them_needs(tmp_path: Path) -> None:
+    # 28 MiB where each has its own.
+    assert races_without_misses(tmp_path, "seg", recorded=4) < 13 * MIB
 
 
 def test_a_thread_that_needs_what_another_one_needed_has_it_in_common_with_all(tmp_path: Path) -> None:
-    # Of the four threads the last two never needed much.
-    profile, report = tmp_path / "racing.rtp", tmp_path / "report.json"
-    for which in range(2):
-        assert run("racing", str(which), record=str(profile)).returncode == 0
-    for which in range(4):
-        result = run("racing", str(which), profile=str(profile), mode="pag", seal="1", report=str(report))
-        assert result.returncode == 0, result.stderr
-        told = json.loads(report.read_text())
-        assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
-        # Of three that have much.
-        assert told["prepared_bytes"] < 24 * MIB
+    # The last two never needed much. Ready is what three need that have much.
+    assert races_without_misses(tmp_path, "pag", recorded=2) < 24 * MIB
 
 
 @pytest.mark.parametrize(("mode", "odd"), [("pag", "5000"), ("pag", "300000000"), ("seg", "3000000")])
