@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from rtmalloc_tools.profile.combine import WORD_MOST, maximum
+from rtmalloc_tools.profile.combine import WORD_MOST, large_bins_from, maximum
 from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, Profile, Record
-from rtmalloc_tools.profile.size_classes import CLASSES, PER_DOUBLING
+from rtmalloc_tools.profile.size_classes import CLASSES
 from rtmalloc_tools.profile.stores import eight_bins
 from rtmalloc_tools.profile.weight import weight
 
@@ -37,7 +37,6 @@ def with_blocks(record: Record, blocks: Sequence[int]) -> Record:
     def at_most(count: int) -> int:
         return min(count, WORD_MOST)
 
-    first = CLASSES + 1
     more = replace(
         record,
         blocks=tuple(at_most(a + b) for a, b in zip(record.blocks, blocks, strict=True)),
@@ -46,7 +45,7 @@ def with_blocks(record: Record, blocks: Sequence[int]) -> Record:
             for eight in range(EIGHTS)
         ),
         large_from=tuple(
-            at_most(record.large_from[doubling] + sum(blocks[first + doubling * PER_DOUBLING :]))
+            at_most(record.large_from[doubling] + sum(blocks[large_bins_from(doubling)]))
             for doubling in range(DOUBLINGS)
         ),
     )
