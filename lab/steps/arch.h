@@ -29,6 +29,9 @@ uint64_t arch_stack_pointer(pid_t thread);
 /* True if the instruction there is one that a single step runs only a part of. */
 bool arch_steps_in_parts(pid_t thread, uint64_t program_counter);
 
+/* True if the instruction there reads, changes and writes memory in one step that no other thread comes between. */
+bool arch_is_atomic(pid_t thread, uint64_t program_counter);
+
 /* Before the first instruction of a called function: the call, of the kind MARKED_FUNCTION. False if that cannot be read. */
 bool arch_read_call(pid_t thread, struct arch_marked_call *call);
 

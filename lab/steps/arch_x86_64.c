@@ -44,27 +44,49 @@ uint64_t arch_stack_pointer(pid_t thread)
     return read_register(thread, offsetof(struct user_regs_struct, rsp));
 }
 
+enum { PREFIX_LOCK = 0xf0 };
+
+static bool is_prefix(uint8_t byte)
+{
+    bool rex = (byte & 0xf0) == 0x40;
+    return byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || byte == PREFIX_LOCK || rex;
+}
+
+/* The first 8 bytes from there, the lowest first; 0 where none can be read. */
+static uint64_t instruction_at(pid_t thread, uint64_t program_counter)
+{
+    errno = 0;
+    uint64_t word = (uint64_t)ptrace(PTRACE_PEEKTEXT, thread, program_counter, NULL);
+    return errno == 0 ? word : 0;
+}
+
 /* rep movs, stos, cmps, lods, scas, ins, outs: the trap flag stops them after every iteration, yet
  * each is one instruction (Intel SDM, volume 2, REP). */
 bool arch_steps_in_parts(pid_t thread, uint64_t program_counter)
 {
-    errno = 0;
-    uint64_t word = (uint64_t)ptrace(PTRACE_PEEKTEXT, thread, program_counter, NULL);
-    if (errno != 0)
-        return false;
+    uint64_t word = instruction_at(thread, program_counter);
     bool repeat = false;
     for (size_t i = 0; i < sizeof word; i++, word >>= 8) {
         uint8_t byte = (uint8_t)word;
-        bool rex = (byte & 0xf0) == 0x40;
-        bool prefix = byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || rex;
         repeat |= byte == 0xf2 || byte == 0xf3;
-        if (!prefix) {
+        if (!is_prefix(byte)) {
             bool string = (byte >= 0xa4 && byte <= 0xa7) || (byte >= 0xaa && byte <= 0xaf) ||
                           (byte >= 0x6c && byte <= 0x6f);
             return repeat && string;
         }
     }
     return false;
+}
+
+/* What has a lock prefix, and xchg with memory, which needs none (Intel SDM, volume 2, LOCK and XCHG). */
+bool arch_is_atomic(pid_t thread, uint64_t program_counter)
+{
+    uint64_t word = instruction_at(thread, program_counter);
+    for (size_t i = 0; i < sizeof word && is_prefix((uint8_t)word); i++, word >>= 8)
+        if ((uint8_t)word == PREFIX_LOCK)
+            return true;
+    bool exchange = (uint8_t)word == 0x86 || (uint8_t)word == 0x87, in_register = (uint8_t)(word >> 8) >= 0xc0;
+    return exchange && !in_register;
 }
 
 bool arch_read_call(pid_t thread, struct arch_marked_call *call)

@@ -11,7 +11,7 @@
 uintptr_t known_1(uintptr_t, uintptr_t), known_22(uintptr_t, uintptr_t), known_3_call(uintptr_t, uintptr_t);
 uintptr_t known_5_repeat(uintptr_t, uintptr_t), known_3_system(uintptr_t, uintptr_t);
 uintptr_t known_recursive(uintptr_t, uintptr_t), known_3_fault(uintptr_t, uintptr_t);
-uintptr_t known_20002(uintptr_t, uintptr_t);
+uintptr_t known_20002(uintptr_t, uintptr_t), known_add_406(uintptr_t, uintptr_t);
 
 static uint64_t calls = 10;
 static char buffer[5000];
@@ -48,14 +48,31 @@ static void *call_in_thread(void *argument)
     return NULL;
 }
 
-/* All at once: each thread's operations are stepped while the others run. */
-static void call_in_threads(void)
+static uintptr_t counter;
+
+static void *add_in_thread(void *argument)
 {
-    pthread_t threads[8];
-    for (int i = 0; i < 8; i++)
-        pthread_create(&threads[i], NULL, call_in_thread, NULL);
-    for (int i = 0; i < 8; i++)
+    (void)argument;
+    call(known_add_406, (uintptr_t)&counter, 0);
+    return NULL;
+}
+
+/* All at once: each thread's operations are stepped while the others run. */
+enum { THREADS = 8 };
+static void call_in_threads(void *(*routine)(void *))
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, routine, NULL);
+    for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+}
+
+static void add_in_threads(void)
+{
+    call_in_threads(add_in_thread);
+    if (counter != THREADS * calls)
+        load_fail("counted to %llu", (unsigned long long)counter);
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -93,7 +110,7 @@ int main(int argument_count, char **arguments)
     (void)argument_count;
     uint64_t which = 0, seed = 0;
     const struct load_option options[] = {
-        {"case", &which, "0 .. 11", false},
+        {"case", &which, "0 .. 12", false},
         {"calls", &calls, "marked calls", false},
         {"seed", &seed, "not used", false},
     };
@@ -108,11 +125,12 @@ int main(int argument_count, char **arguments)
     case 4: call(known_3_system, 0, 0); break;
     case 5: call(known_recursive, 7, 0); break;
     case 6: call_with_signals(); break;
-    case 7: call_in_threads(); break;
+    case 7: call_in_threads(call_in_thread); break;
     case 8: wait_for_lock(); break;
     case 9: call(known_3_fault, 0, 0); break;
     case 10: return 3;
     case 11: marks_call(MARKED_FUNCTION, marks_look_up("_exit"), 0, 0, 0); break;
+    case 12: add_in_threads(); break;
     default: load_fail("no case %llu", (unsigned long long)which);
     }
     return 0;

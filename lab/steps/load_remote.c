@@ -3,16 +3,20 @@
  * Layer: lab/steps, a load (run by stepcount). Three variants: the owners are alive and idle (default); they
  * allocate again after each round, so that what was freed is collected (--keep-allocating: their mallocs are
  * counted too); they have exited before the first free (--orphan). Threads run one at a time: same seed, same order.
+ * --together: the owners allocate at the same time, all blocks of one size, and hand others over to the next
+ * owner meanwhile, who frees them.
  * Of threads that race one may need much, and which it is is chance: with --rich the others have an eighth of the blocks.
  */
 #include "load_thread.h"
 
+#include <stdatomic.h>
+
 enum { MAX_THREADS = 64 };
 
-static uint64_t min = 16, max = 1 << 20, block_count = 200, threads = 4;
+static uint64_t seed = 1, min = 16, max = 1 << 20, block_count = 200, threads = 4;
 static uint64_t by = BY_MALLOC; /* enum load_function */
 static struct load_thread owners[MAX_THREADS];
-static uint64_t rich = MAX_THREADS;
+static uint64_t rich = MAX_THREADS, together;
 static struct load_block *blocks; /* of all owners; owner t has [t * block_count, (t + 1) * block_count) */
 
 static uint64_t blocks_of(uint64_t owner) { return rich == MAX_THREADS || rich == owner ? block_count : block_count / 8; }
@@ -43,6 +47,40 @@ static void allocate(void *first_block)
     }
 }
 
+/* The same of one size; and then each block is replaced once on average, and the next owner frees it. */
+static void allocate_beside_others(void *first_block)
+{
+    static _Atomic(void *) handed[MAX_THREADS]; /* to whom */
+    struct load_block *block = first_block;
+    uint64_t owner = (uint64_t)(block - blocks) / block_count, count = blocks_of(owner), random = seed + owner;
+    for (uint64_t i = 0; i < 2 * count; i++) {
+        random = random * 6364136223846793005 + 1442695040888963407; /* Knuth's MMIX; load.h has one for all threads */
+        struct load_block *chosen = &block[i < count ? i : (random >> 33) % count];
+        if (i < count && chosen->address != NULL)
+            continue;
+        void *late = i < count ? NULL : atomic_exchange(&handed[(owner + 1) % threads], chosen->address);
+        if (late != NULL)
+            marked_free(late, max);
+        *chosen = (struct load_block){.address = load_use(load_allocate((enum load_function)by, &max), max), .size = max};
+        void *other = atomic_exchange(&handed[owner], NULL);
+        if (other != NULL)
+            marked_remote_free(other, max);
+    }
+    void *other = atomic_exchange(&handed[owner], NULL);
+    if (other != NULL)
+        marked_remote_free(other, max);
+}
+
+static void allocate_all(void)
+{
+    for (uint64_t t = 0; !together && t < threads; t++)
+        load_thread_run(&owners[t], allocate, &blocks[t * block_count]);
+    for (uint64_t t = 0; together && t < threads; t++)
+        load_thread_begin(&owners[t], allocate_beside_others, &blocks[t * block_count]);
+    for (uint64_t t = 0; together && t < threads; t++)
+        load_thread_wait(&owners[t]);
+}
+
 static void free_shuffled(uint64_t *order, uint64_t count, uint64_t share_percent)
 {
     for (uint64_t i = count; i > 1; i--) {
@@ -62,7 +100,7 @@ static void free_shuffled(uint64_t *order, uint64_t count, uint64_t share_percen
 int main(int argument_count, char **arguments)
 {
     (void)argument_count;
-    uint64_t seed = 1, keep_allocating = 0, orphan = 0, pending = 0, rounds = 6;
+    uint64_t keep_allocating = 0, orphan = 0, pending = 0, rounds = 6;
     const struct load_option options[] = {
         {"seed", &seed, "of sizes and order", false},
         {"threads", &threads, "owners, 1 to 64", false},
@@ -72,6 +110,7 @@ int main(int argument_count, char **arguments)
         {"by", &by, load_by_help, false},
         {"rich", &rich, "the owner that has all its blocks, the others an eighth; from 0; 64: all have", false},
         {"keep-allocating", &keep_allocating, "owners allocate again after each round", true},
+        {"together", &together, "the owners allocate at the same time; min and max are the same", true},
         {"rounds", &rounds, "rounds with --keep-allocating", false},
         {"orphan", &orphan, "owners have exited before their blocks are freed", true},
         {"pending", &pending, "half of them are freed before, not counted", true},
@@ -82,6 +121,9 @@ int main(int argument_count, char **arguments)
     if (by >= LOAD_FUNCTIONS)
         load_fail("wanted --by of 0 to %d", LOAD_FUNCTIONS - 1);
 
+    if (together && (min != max || by == BY_REALLOC))
+        load_fail("wanted --min and --max alike with --together, and not --by %d", BY_REALLOC);
+
     marks_open();
     load_look_up_new(by);
     uint64_t count = threads * block_count;
@@ -90,10 +132,9 @@ int main(int argument_count, char **arguments)
     load_random_state = seed;
     for (uint64_t i = 0; i < count; i++)
         order[i] = i;
-    for (uint64_t t = 0; t < threads; t++) {
+    for (uint64_t t = 0; t < threads; t++)
         load_thread_start(&owners[t]);
-        load_thread_run(&owners[t], allocate, &blocks[t * block_count]);
-    }
+    allocate_all();
     if (pending)
         free_shuffled(order, count, 50);
     if (orphan)
@@ -105,8 +146,7 @@ int main(int argument_count, char **arguments)
         snprintf(marks_note, sizeof marks_note, "round %llu of %llu owners", (unsigned long long)round,
                  (unsigned long long)threads);
         free_shuffled(order, count, random_uniform(10, 100));
-        for (uint64_t t = 0; t < threads; t++)
-            load_thread_run(&owners[t], allocate, &blocks[t * block_count]);
+        allocate_all();
     }
     snprintf(marks_note, sizeof marks_note, "freeing all, %llu owners %s", (unsigned long long)threads,
              orphan ? "gone" : "alive");

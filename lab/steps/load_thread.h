@@ -1,5 +1,5 @@
 /* A second thread that runs jobs one at a time while its master waits, so that a load with threads
- * does the same operations in the same order in every run.
+ * does the same operations in the same order in every run; or several at once, where the order is to be chance.
  *
  * Layer: lab/steps, included by the loads with threads, beside load.h.
  */
@@ -44,14 +44,25 @@ static inline void load_thread_start(struct load_thread *thread)
     pthread_attr_destroy(&attributes);
 }
 
-/* Runs job(argument) in that thread and waits for its end. */
-static inline void load_thread_run(struct load_thread *thread, void (*job)(void *), void *argument)
+/* Runs job(argument) in that thread, and does not wait. */
+static inline void load_thread_begin(struct load_thread *thread, void (*job)(void *), void *argument)
 {
     thread->job = job;
     thread->argument = argument;
     sem_post(&thread->go);
+}
+
+static inline void load_thread_wait(struct load_thread *thread)
+{
     while (sem_wait(&thread->done) != 0) {
     }
+}
+
+/* The same, and waits for its end. */
+static inline void load_thread_run(struct load_thread *thread, void (*job)(void *), void *argument)
+{
+    load_thread_begin(thread, job, argument);
+    load_thread_wait(thread);
 }
 
 /* The thread exits; its blocks stay. */

@@ -3,7 +3,8 @@
  * Layer: lab/steps, a load (run by stepcount). In each round some threads are started, allocate, and end; with --starters
  * several threads do so side by side, and race for what is ready for a new one; with --chain each thread starts the next
  * one of its own routine, leaves it its blocks and ends before that allocates. --first counts each thread's first malloc,
- * as `function`; with --standard they are started by thrd_create, which an allocator need not see.
+ * as `function`, and with --late one more, in a destructor that runs after the thread has left its heap; with --standard
+ * they are started by thrd_create, which an allocator need not see.
  */
 #include "load_thread.h"
 
@@ -11,7 +12,8 @@
 
 enum { MAX_THREADS = 64, BLOCKS = 8 };
 
-static uint64_t seed = 1, rounds = 20, threads = 4, starters, chain, first, standard, alike, leave, max = 1 << 20;
+static uint64_t seed = 1, rounds = 20, threads = 4, starters, chain, first, standard, alike, leave, late, min = 16,
+    max = 1 << 20;
 
 /* What a thread of a chain does with regard to the one that started it. */
 enum link { LINK_AFTER, /* allocates when that has ended */ LINK_EARLY, /* before it ends */ LINK_IDLE, /* not at all */ LINKS };
@@ -27,6 +29,7 @@ struct worker {
     bool waits;            /* until all threads of all starters are there: a recorded run has seen the most */
 };
 
+static pthread_key_t late_key; /* younger than the allocator's, if it has one: its destructor comes later */
 static sem_t chain_ended, has_allocated;
 static pthread_barrier_t all_live;
 
@@ -43,11 +46,14 @@ static void start(struct worker *worker, void *(*routine)(void *))
         load_fail("cannot start a thread: %s", strerror(error));
 }
 
+static void *first_malloc(uint64_t size)
+{
+    return load_use(first ? (void *)marks_call(MARKED_FUNCTION, marks_malloc, size, 0, size) : malloc(size), size);
+}
+
 static void allocate(struct worker *worker)
 {
-    uint64_t size = worker->size[0];
-    void *block = first ? (void *)marks_call(MARKED_FUNCTION, marks_malloc, size, 0, size) : malloc(size);
-    worker->block[0] = load_use(block, size);
+    worker->block[0] = first_malloc(worker->size[0]);
     for (int i = 1; i < BLOCKS; i++)
         worker->block[i] = load_use(malloc(worker->size[i]), worker->size[i]);
 }
@@ -60,9 +66,17 @@ static void release(struct worker *worker)
     }
 }
 
+static void allocate_late(void *argument)
+{
+    struct worker *self = argument;
+    free(first_malloc(self->size[0]));
+}
+
 static void *work(void *argument)
 {
     struct worker *self = argument;
+    if (late)
+        pthread_setspecific(late_key, self);
     allocate(self);
     if (self->waits)
         pthread_barrier_wait(&all_live);
@@ -151,15 +165,17 @@ int main(int argument_count, char **arguments)
         {"threads", &threads, "in each round, at most 64", false},
         {"starters", &starters, "threads that do so side by side, at most 64; 0: the main thread", false},
         {"chain", &chain, "threads of which each starts the next, at most 64, once a round", false},
+        {"min", &min, "smallest request, bytes", false},
         {"max", &max, "largest request, bytes", false},
         {"alike", &alike, "all threads of the rounds need the same: which gets which heap does not matter", true},
         {"leave", &leave, "blocks are freed by who has joined the thread", true},
         {"first", &first, "count each thread's first malloc", true},
+        {"late", &late, "each thread allocates when it has left its heap, too", true},
         {"standard", &standard, "threads are started by thrd_create", true},
     };
     LOAD_OPTIONS(arguments, options);
-    if (threads > MAX_THREADS || starters > MAX_THREADS || chain > MAX_THREADS || chain == 1 || max < 16)
-        load_fail("wanted at most %d threads, starters and links, a chain of 2 or more, and max >= 16", MAX_THREADS);
+    if (threads > MAX_THREADS || starters > MAX_THREADS || chain > MAX_THREADS || chain == 1 || min < 16 || min > max)
+        load_fail("wanted at most %d threads, starters and links, a chain of 2 or more, and 16 <= min <= max", MAX_THREADS);
 
     marks_open();
     sem_init(&chain_ended, 0, 0);
@@ -170,13 +186,14 @@ int main(int argument_count, char **arguments)
     struct worker *parents = load_table(MAX_THREADS * sizeof *parents);
     for (uint64_t i = 0; i < (starters + 2) * MAX_THREADS; i++)
         for (int k = 0; k < BLOCKS; k++)
-            workers[i].size[k] = random_log_uniform(16, max);
+            workers[i].size[k] = random_log_uniform(min, max);
     struct worker *others = workers + MAX_THREADS; /* those of a chain come first */
     for (struct worker *worker = others + 1; alike && worker < end; worker++)
         memcpy(worker->size, others->size, sizeof worker->size);
     if (threads > 0)
         pthread_barrier_init(&all_live, NULL, (unsigned)(threads * (starters > 0 ? starters : 1)));
     void *warm = malloc(max);
+    pthread_key_create(&late_key, allocate_late);
     marks_start();
     marked_free(load_use(warm, max), max);
     for (uint64_t round = 0; chain > 0 && round < rounds; round++)

@@ -45,8 +45,8 @@ int run_load(const struct run *run, struct counts *counts, char *error)
 
     struct tracer_request request = {
         .preload = run->preload, .command = words, .processor = run->processor,
-        .library_only = run->library_only, .watched = run->watched, .keep_trace = run->keep_trace,
-        .functions = run->functions};
+        .library_only = run->library_only, .watched = run->watched, .left_out = run->left_out,
+        .interleave = run->interleave, .keep_trace = run->keep_trace, .functions = run->functions};
     for (uint64_t i = 0; i == 0 || i < run->seeds; i++) {
         /* Fixed width: a longer argument moves the stack, and counts may depend on addresses. */
         snprintf(seed_text, sizeof seed_text, "%020llu", (unsigned long long)(run->first_seed + i));

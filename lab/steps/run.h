@@ -17,7 +17,8 @@ struct run {
     uint64_t first_seed;
     int processor;
     bool library_only;     /* as in tracer.h */
-    const char *watched;
+    const char *watched, *left_out;
+    uint64_t interleave;
     bool keep_trace;
     struct functions *functions; /* as in tracer.h */
 };

@@ -25,6 +25,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 MODES = ("pag", "seg")
 GENERAL = "general"
@@ -119,27 +120,37 @@ class Run:
                 self.keep(key, count, load, seed)
         return counts
 
-    def measure_common(self, load: str, seed: int, also: Sequence[str], sealed: str) -> None:
+    def measure_common(
+        self, load: str, seed: int, also: Sequence[str], sealed: str, counting: Sequence[str] = ()
+    ) -> None:
         """What a thread takes of what all have in common: sealed in `pag` with options that were not recorded."""
         words = [*load.split(), "--seed", str(seed)]
         profile = self.recorded(words, also)
-        for (operation, kind), count in self.count("pag", [*words, *sealed.split()], profile).items():
+        counts = self.count("pag", [*words, *sealed.split()], profile, ("--library-only", *counting))
+        for (operation, kind), count in counts.items():
             if operation == "malloc":
-                self.keep(("pag", "common malloc", kind), count, f"{load} {sealed}", seed)
+                self.keep(("pag", "common malloc", kind), count, " ".join([load, sealed, *counting]), seed)
 
-    def measure_threads(self, load: str, seed: int, functions: dict[str, str]) -> None:
-        """The calls of some of the library's functions (`stepcount --watch`), with what they call in the C library; and
-        each thread's first malloc. `functions`: of each the operation that it is."""
+    def measure_threads(
+        self,
+        load: str,
+        seed: int,
+        functions: dict[str, str],
+        counting: Sequence[str] = (),
+        modes: Sequence[str] = MODES,
+    ) -> None:
+        """The calls of some of the library's functions (`stepcount --watch`), with what they call in the C library; or,
+        with --first, each thread's first malloc. `functions`: of each the operation that it is."""
         words = [*load.split(), "--seed", str(seed)]
         profile = self.recorded(words)
-        for mode in MODES:
-            for function, operation in functions.items():
-                counts = self.count(mode, words, profile, ("--watch", function))
-                if ("function", "page") in counts:
-                    self.keep((mode, operation, "any"), counts["function", "page"], load, seed)
-            for (operation, kind), count in self.count(mode, [*words, "--first"], profile).items():
-                if operation == "function":
-                    self.keep((mode, "first malloc", kind), count, f"{load} --first", seed)
+        first = "--first" in words
+        watching = {("--library-only",): "first malloc"} if first else {("--watch", f): o for f, o in functions.items()}
+        for mode in modes:
+            for options, operation in watching.items():
+                for (counted, kind), count in self.count(mode, words, profile, (*options, *counting)).items():
+                    if counted == "function" and (first or kind == "page"):
+                        key = mode, operation, kind if first else "any"
+                        self.keep(key, count, " ".join([load, *counting]), seed)
 
     def keep(self, key: Key, count: int, load: str, seed: int) -> None:
         if key not in self.found or self.found[key].count < count:
@@ -156,6 +167,13 @@ class Run:
             if few.get(key) != many.get(key):
                 text = f"{'/'.join(key)} depends on the number of {what}: {few.get(key)} with '{loads[0]}', "
                 self.problems.append(text + f"{many.get(key)} with '{loads[1]}'")
+
+
+def interleaved(load: dict[str, Any]) -> list[Sequence[str]]:
+    """Options of stepcount, of which each set is another order in which the load's threads come to what they share. What
+    the certificate names as an exit is left out."""
+    orders = range(1, load.get("orders", 0) + 1)
+    return [("--interleave", str(order), "--leave-out", "store_take_after_others") for order in orders] or [()]
 
 
 def judge(run: Run) -> None:
@@ -190,10 +208,13 @@ def main() -> int:
                     run.measure(load["words"], seed, modes, load.get("also", ()))
         for load in table["common"]:
             for seed in range(1, load["seeds"] * (5 if options.long else 1) + 1):
-                run.measure_common(load["words"], seed, load["also"], load["sealed"])
+                for counting in interleaved(load):
+                    run.measure_common(load["words"], seed, load["also"], load["sealed"], counting)
         for load in table["thread"]:
             for seed in range(1, load["seeds"] * (5 if options.long else 1) + 1):
-                run.measure_threads(load["words"], seed, table["watch"])
+                for counting in interleaved(load):
+                    functions = {name: table["watch"][name] for name in load.get("watch", table["watch"])}
+                    run.measure_threads(load["words"], seed, functions, counting, load.get("modes", MODES))
         for pair in table["same"]:
             run.same(pair["what"], pair["long" if options.long else "short"])
     judge(run)

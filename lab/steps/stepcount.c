@@ -24,12 +24,16 @@ static const char usage[] =
     "  --library-only     leave out what the library calls in others: zeroing and copying\n"
     "  --watch FUNCTION   count the calls of that function of the library, too, as `function`: from the first marked call on,\n"
     "                     in its thread and in those that start later\n"
+    "  --interleave SEED  stop each thread before or behind atomic instructions of the library, by chance, until an operation\n"
+    "                     of another one has ended; for loads whose threads run at once\n"
+    "  --leave-out F,G    do not count operations that come to one of these functions of the library\n"
     "  --processor N      run on this processor; the default is the last one allowed\n"
     "LOAD is a path, or a name in the folder of stepcount: taskset, synthetic, anysize, remote, adversary, threads.\n"
     "Its options: stepcount -- LOAD --help\n";
 
 struct options {
-    const char *preload, *json, *trace, *each, *functions, *watched;
+    const char *preload, *json, *trace, *each, *functions, *watched, *left_out;
+    uint64_t interleave; /* 0: not at all */
     uint64_t seeds, first_seed; /* seeds 0: run once, the load's own --seed */
     int processor;
     bool library_only;
@@ -71,6 +75,10 @@ static struct options parse(char **arguments)
             options.trace = value;
         else if (strcmp(name, "--watch") == 0)
             options.watched = value;
+        else if (strcmp(name, "--leave-out") == 0)
+            options.left_out = value;
+        else if (strcmp(name, "--interleave") == 0)
+            options.interleave = run_number(name, value);
         else if (strcmp(name, "--seeds") == 0)
             options.seeds = run_number(name, value);
         else if (strcmp(name, "--first-seed") == 0)
@@ -146,6 +154,8 @@ int main(int argument_count, char **arguments)
         .processor = options.processor,
         .library_only = options.library_only,
         .watched = options.watched,
+        .left_out = options.left_out,
+        .interleave = options.interleave,
         .keep_trace = options.trace != NULL,
         .functions = options.functions != NULL ? functions_new() : NULL,
     };

@@ -63,6 +63,42 @@ static void expect_functions(const char *behaviour, char *which, const char *exp
     counts_free(&counts);
 }
 
+/* Of 400 additions by eight threads: how many times, on average, another thread was faster in one. */
+static double times_behind(uint64_t interleave)
+{
+    enum { ALONE = 406, AGAIN = 4 };
+    struct counts counts = {0};
+    char error[TRACER_ERROR_BYTES];
+    struct run run = {.command = (char *[]){"known", "--case", "12", "--calls", "50", NULL},
+                      .processor = run_default_processor(),
+                      .interleave = interleave};
+    int result = run_load(&run, &counts, error);
+    struct summary s = counts_summary(&counts.of[MARKED_FUNCTION]);
+    check(result == 0 && s.calls == 400 && s.min >= ALONE, "threads that add to one counter are counted", error);
+    counts_free(&counts);
+    return (s.mean - ALONE) / AGAIN;
+}
+
+static void interleaving_puts_others_first(void)
+{
+    char found[64];
+    double without = times_behind(0), with = times_behind(1);
+    snprintf(found, sizeof found, "%g times behind without it, %g with it", without, with);
+    check(without < 0.1 && with > 0.2, "interleaving lets other threads be faster at atomic instructions", found);
+}
+
+static void expect_left_out(const char *behaviour, const char *functions, size_t calls)
+{
+    struct counts counts = {0};
+    char error[TRACER_ERROR_BYTES];
+    struct run run = {.command = (char *[]){"known", "--case", "2", NULL},
+                      .processor = run_default_processor(),
+                      .left_out = functions};
+    int result = run_load(&run, &counts, error);
+    check(result == 0 && counts.of[MARKED_FUNCTION].calls == calls, behaviour, error);
+    counts_free(&counts);
+}
+
 static void same_seed_counts_the_same(const char *behaviour, char *const *command)
 {
     struct counts first = {0}, second = {0};
@@ -101,6 +137,10 @@ int main(void)
     expect_count("recursion counts to the outermost return", "5", 10, 45);
     expect_count("signal handlers run and are not counted", "6", 10, 20002);
     expect_count("threads at once are counted apart", "7", 80, 22);
+
+    expect_left_out("what comes to a function that is left out is not counted", "known_22,known_1", 0);
+    expect_left_out("what comes to another one is", "known_22", 10);
+    interleaving_puts_others_first();
 
     expect_functions("a called function is counted by itself and in its caller", "2",
                      "function,instructions\nknown_1,1\nknown_3_call,3\n");

@@ -24,12 +24,14 @@
 #include <unistd.h>
 
 enum { MAX_THREADS = 1024, DEFAULT_INSTRUCTIONS_LIMIT = 100 * 1000 * 1000 };
+enum { HELD_TURNS = 1000 }; /* of the other threads, which run on the tracer's processor */
 
 struct thread {
     pid_t id;
     bool started;   /* its first SIGSTOP, a sign of attachment and not for the load, has been taken */
     bool stepping;  /* inside a marked operation; the fields below hold */
     bool called;    /* the call instruction has been stepped */
+    bool left_out;  /* it has come to a function that is left out */
     bool skipping;  /* in a function whose instructions are left out, at full speed */
     uint32_t instructions;
     uint64_t program_counter; /* of the next instruction */
@@ -50,6 +52,9 @@ struct tracer {
     bool preload_seen; /* the library is mapped in the load, */
     uint64_t library, library_end; /* from here to there */
     uint64_t watched; /* where the function begins that is watched; 0: not yet known, or none */
+    uint64_t left_out[LEFT_OUT_MOST + 1]; /* the same of those that are left out; ended by 0 */
+    pid_t held; /* the thread that waits beside an atomic instruction for one of the others; 0: none */
+    uint64_t chance; /* state of the random numbers for that */
     struct symbols *symbols; /* of the load, once they are wanted */
     struct thread threads[MAX_THREADS];
     size_t thread_count;
@@ -102,6 +107,46 @@ static void resume(struct thread *thread, int signal)
 {
     bool steps = thread->stepping && !thread->skipping;
     ptrace(steps ? PTRACE_SINGLESTEP : PTRACE_CONT, thread->id, NULL, (void *)(intptr_t)signal);
+}
+
+/* ---- interleaving ---- */
+
+static bool by_chance(struct tracer *tracer)
+{
+    tracer->chance = tracer->chance * 6364136223846793005 + 1442695040888963407; /* Knuth's MMIX */
+    return tracer->chance >> 63;
+}
+
+/* The thread stands between the instructions there. */
+static void maybe_hold(struct tracer *tracer, const struct thread *thread, uint64_t before, uint64_t behind)
+{
+    bool inside = tracer->library_end == 0 || (behind >= tracer->library && behind < tracer->library_end);
+    if (tracer->request->interleave == 0 || tracer->held != 0 || !inside)
+        return;
+    if ((arch_is_atomic(thread->id, before) || arch_is_atomic(thread->id, behind)) && by_chance(tracer))
+        tracer->held = thread->id;
+}
+
+static void let_go(struct tracer *tracer)
+{
+    struct thread *held = find_thread(tracer, tracer->held);
+    tracer->held = 0;
+    if (held != NULL)
+        resume(held, 0);
+}
+
+/* As waitpid. If nothing happens while a thread is held, the others may wait for it. */
+static pid_t wait_for_threads(struct tracer *tracer, int *status)
+{
+    for (int i = 0; tracer->held != 0 && i < HELD_TURNS; i++) {
+        pid_t id = waitpid(-1, status, __WALL | WNOHANG);
+        if (id != 0)
+            return id;
+        sched_yield();
+    }
+    if (tracer->held != 0)
+        let_go(tracer);
+    return waitpid(-1, status, __WALL);
 }
 
 /* ---- one operation ---- */
@@ -197,18 +242,34 @@ static struct symbols *symbols_of_load(struct tracer *tracer)
     return tracer->symbols;
 }
 
-static int find_watched(struct tracer *tracer)
+/* The address of a function that the request names, of the library, or of the load if there is none; NULL: 0. */
+static int find_function(struct tracer *tracer, const char *name, uint64_t *address)
 {
-    const char *name = tracer->request->watched;
-    if (name == NULL || tracer->watched != 0)
+    if (name == NULL || *address != 0)
         return 0;
-    const char *slash = strrchr(tracer->request->preload, '/');
-    const char *module = slash != NULL ? slash + 1 : tracer->request->preload;
-    char *library = realpath(tracer->request->preload, NULL); /* the map has what a link leads to */
+    const char *path = tracer->request->preload != NULL ? tracer->request->preload : tracer->request->command[0];
+    const char *slash = strrchr(path, '/');
+    const char *module = slash != NULL ? slash + 1 : path;
+    char *library = realpath(path, NULL); /* the map has what a link leads to */
     slash = library != NULL ? strrchr(library, '/') : NULL;
-    tracer->watched = symbols_address(symbols_of_load(tracer), slash != NULL ? slash + 1 : module, name);
+    *address = symbols_address(symbols_of_load(tracer), slash != NULL ? slash + 1 : module, name);
     free(library);
-    return tracer->watched != 0 ? 0 : fail(tracer, "%s has no function '%s', or is stripped", module, name);
+    return *address != 0 ? 0 : fail(tracer, "%s has no function '%s', or is stripped", module, name);
+}
+
+static int find_left_out(struct tracer *tracer)
+{
+    if (tracer->request->left_out == NULL || tracer->left_out[0] != 0)
+        return 0;
+    char *names = strdup(tracer->request->left_out), *rest = names;
+    int result = names != NULL ? 0 : fail(tracer, "out of memory");
+    for (size_t i = 0; result == 0 && rest != NULL; i++) {
+        char *name = strsep(&rest, ",");
+        result = i < LEFT_OUT_MOST ? find_function(tracer, name, &tracer->left_out[i])
+                                   : fail(tracer, "more than %d functions to be left out", LEFT_OUT_MOST);
+    }
+    free(names);
+    return result;
 }
 
 static int watch(struct tracer *tracer, const struct thread *thread)
@@ -225,6 +286,7 @@ static void begin_operation(struct tracer *tracer, struct thread *thread, const 
     thread->operation = *operation;
     thread->stepping = true;
     thread->called = false;
+    thread->left_out = false;
     thread->instructions = 0;
 }
 
@@ -254,7 +316,7 @@ static void end_operation(struct tracer *tracer, struct thread *thread)
     thread->stepping = false;
     if (tracer->request->functions != NULL)
         add_functions(tracer, thread);
-    if (counts_add(tracer->counts, kind, thread->instructions, operation->size)) {
+    if (!thread->left_out && counts_add(tracer->counts, kind, thread->instructions, operation->size)) {
         struct worst_operation *worst = &tracer->counts->of[kind].worst;
         read_note(tracer->load, operation->note, worst->note);
         if (tracer->request->keep_trace) {
@@ -269,6 +331,8 @@ static void end_operation(struct tracer *tracer, struct thread *thread)
             syscall(SYS_tgkill, tracer->load, thread->id, signal);
     thread->held_signals = 0;
     watch(tracer, thread);
+    if (tracer->held != 0)
+        let_go(tracer);
 }
 
 /* Whether what the thread runs at that address counts. */
@@ -312,6 +376,8 @@ static int after_step(struct tracer *tracer, struct thread *thread)
     if (tracer->request->functions != NULL)
         thread->stack_pointer = arch_stack_pointer(thread->id);
     thread->program_counter = now;
+    for (const uint64_t *function = tracer->left_out; *function != 0; function++)
+        thread->left_out |= now == *function;
     if (now == thread->operation.return_address && arch_stack_pointer(thread->id) == thread->operation.stack_pointer) {
         end_operation(tracer, thread);
     } else if (thread->instructions >= tracer->instructions_limit) {
@@ -320,6 +386,8 @@ static int after_step(struct tracer *tracer, struct thread *thread)
         return fail(tracer, "did not return: %s; is it waiting for a lock?", where);
     } else if (counts_at(tracer, at) && !counts_at(tracer, now)) {
         skip_call(tracer, thread);
+    } else {
+        maybe_hold(tracer, thread, at, now);
     }
     return 0;
 }
@@ -354,7 +422,9 @@ static int on_stop(struct tracer *tracer, pid_t id, int status)
         if (arch_read_marked_call(id, &operation)) {
             result = check_preload(tracer);
             if (result == 0)
-                result = find_watched(tracer);
+                result = find_function(tracer, tracer->request->watched, &tracer->watched);
+            if (result == 0)
+                result = find_left_out(tracer);
             begin_operation(tracer, thread, &operation);
         } else {
             deliver = signal;
@@ -370,7 +440,8 @@ static int on_stop(struct tracer *tracer, pid_t id, int status)
     } else {
         deliver = signal;
     }
-    resume(thread, deliver);
+    if (tracer->held != id)
+        resume(thread, deliver);
     return result;
 }
 
@@ -400,7 +471,7 @@ static int serve(struct tracer *tracer)
 {
     for (;;) {
         int status;
-        pid_t id = waitpid(-1, &status, __WALL);
+        pid_t id = wait_for_threads(tracer, &status);
         if (id < 0 && errno == EINTR)
             continue;
         if (id < 0)
@@ -450,6 +521,7 @@ int tracer_run(const struct tracer_request *request, struct counts *counts, char
     tracer.request = request;
     tracer.counts = counts;
     tracer.error = error;
+    tracer.chance = request->interleave;
     tracer.instructions_limit = request->instructions_limit ? request->instructions_limit : DEFAULT_INSTRUCTIONS_LIMIT;
     error[0] = '\0';
 

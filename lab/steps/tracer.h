@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { TRACER_ERROR_BYTES = 512 };
+enum { TRACER_ERROR_BYTES = 512, LEFT_OUT_MOST = 8 };
 
 struct tracer_request {
     const char *preload;         /* library to put before libc; NULL for libc's own malloc */
@@ -21,6 +21,10 @@ struct tracer_request {
     const char *watched;         /* a function of the library, also one that it does not export: each call is an operation
                                     of the kind `function`, in the thread of the first marked call and in those that start
                                     after it; not inside of other operations. NULL: none */
+    const char *left_out;        /* functions of the library, or of the load without one, with commas between them, at most
+                                    LEFT_OUT_MOST: operations that come to one of these are not counted. NULL: none */
+    uint64_t interleave;         /* not 0: an operation stops on half of the sides of the library's atomic instructions, by
+                                    chance from this seed, until one of another thread has ended, or a while if none runs */
     bool keep_trace;             /* fill worst.trace and worst.maps */
     struct functions *functions; /* add each operation's functions; NULL: not wanted */
     uint32_t instructions_limit; /* an operation that takes more is an error; 0 for the default */
