@@ -149,9 +149,10 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
 }
 
 // What the recorded thread had in pages and spans at one time, and for what their places may cost a PAGES_PART of the
-// pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE and the longest span, for which who
-// shares has chunks. (They lie elsewhere even where requests come as they were recorded: a general heap gives spans back
-// when there is time, an extent at once. Where there are many, it is a smaller part of them.)
+// pages, a quarter of the spans and an eighth of the first 8 MiB of them, and MORE and the longest span. (They lie
+// elsewhere even where requests come as they were recorded: a general heap gives spans back when there is time, an
+// extent at once. Where there are many, it is a smaller part of them.) Who shares has chunks: one that needs little has
+// as much more.
 enum { PAGES_PART = 12, MORE = 64 };
 static uint64_t usual_granules(const struct profile_record *thread) {
   enum { FEW = (8 << 20) / GRANULE_SIZE };
@@ -162,7 +163,9 @@ static uint64_t usual_granules(const struct profile_record *thread) {
   uint64_t spans = thread->span_granules < granules ? thread->span_granules : granules;
   uint64_t more = granules + (granules - spans) / PAGES_PART + (2 * spans + (spans < FEW ? spans : FEW)) / 8;
   uint64_t parts = least_apart(thread, largest ? largest : 1);
-  return (parts > more ? parts : more) + MORE + (thread->flags & PROFILE_SHARES ? 0 : largest);
+  uint64_t at_least = parts > more ? parts : more;
+  if (thread->flags & PROFILE_SHARES) return at_least + (granules < MORE ? granules : MORE);
+  return at_least + MORE + largest;
 }
 
 // But where the recorded thread left more free between its blocks than that, as no later request fitted, at least what

@@ -170,8 +170,8 @@ class Run:
 
 
 def interleaved(load: dict[str, Any]) -> list[Sequence[str]]:
-    """Options of stepcount, of which each set is another order in which the load's threads come to what they share. What
-    the certificate names as an exit is left out."""
+    """Options of stepcount: each set is another order in which the load's threads come to what they share. What the
+    certificate names as an exit is left out."""
     orders = range(1, load.get("orders", 0) + 1)
     return [("--interleave", str(order), "--leave-out", "store_take_after_others") for order in orders] or [()]
 

@@ -37,8 +37,8 @@ def apart(record: Record, length: int, longer: int) -> int:
 
 def usual_granules(record: Record, shares: bool) -> int:
     """Granules for what was in pages and spans at one time, a twelfth of the pages, a quarter of the spans and an
-    eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE and the longest span, for
-    which who shares has chunks."""
+    eighth of the first 8 MiB of them, or what large spans need apart; EXTENT_MORE and the longest span. Who shares has
+    chunks: one that needs little has as much more."""
     granules = record.granules
     if not granules:
         return 0
@@ -53,7 +53,8 @@ def usual_granules(record: Record, shares: bool) -> int:
         longer += record.blocks[number]
     spans = min(record.span_granules, granules)
     more = (granules - spans) // EXTENT_PAGES_PART + (2 * spans + min(spans, EXTENT_FEW)) // 8
-    return max(parts, granules + more) + EXTENT_MORE + (0 if shares else largest)
+    rest = min(EXTENT_MORE, granules) if shares else EXTENT_MORE + largest
+    return max(parts, granules + more) + rest
 
 
 def footprint_granules(record: Record) -> int:
