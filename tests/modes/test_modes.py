@@ -732,6 +732,18 @@ def test_the_functions(profile: Path, scenario: str, stdout: str, stderr: str) -
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_who_has_slept_and_rehearses_finds_warm_caches(mode: str, tmp_path: Path) -> None:
+    path, wake = str(tmp_path / "wake.rtp"), str(Path(LIBRARY).with_name("wake"))
+    assert run(wake, "1", record=path).returncode == 0
+    result = run(wake, "5", profile=path, mode=mode, seal="1")
+    assert result.returncode == 0, result.stderr
+    least = {row[0]: int(row[1]) for row in map(str.split, result.stdout.splitlines()[1:])}
+    assert list(least) == ["line", "malloc", "small", "rehearsal"]
+    assert least["rehearsal"] <= least["malloc"]
+    assert run(wake, "none").returncode == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_each_thread_may_rehearse(tmp_path: Path, mode: str) -> None:
     path, report = tmp_path / "p.rtp", tmp_path / "report.json"
     result = run("api", "rehearse_threads", "x", record=str(path))
