@@ -73,7 +73,7 @@ static uint64_t cycles_of_way(const char *way) {
   usleep(SLEEP_US);
   void *block = NULL;
   if (strcmp(way, "small") == 0) free(malloc(64));
-  if (strcmp(way, "rehearsal") == 0) rehearse();
+  if (strcmp(way, "rehearsal") == 0 && (rehearse == NULL || rehearse() != 0)) fail("no rehearsal", EINVAL);
   const uint64_t before = ticks_before();
   if (strcmp(way, "line") == 0)
     (void)own[OWN_BYTES / 2];
@@ -120,21 +120,29 @@ static int by_value(const void *a, const void *b) {
 
 static void try_all(unsigned processes) {
   static uint64_t passed[PROCESSES_MOST];
-  const bool rehearses = dlsym(RTLD_DEFAULT, "rtm_rehearse") != NULL && getenv("RTMALLOC_PROFILE") != NULL;
+  int (*rehearse)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "rtm_rehearse");
+  const bool rehearses = rehearse != NULL && getenv("RTMALLOC_PROFILE") != NULL && rehearse() == 0;
   printf("%-10s %8s %8s   cycles, %u processes\n", "way", "least", "median", processes);
   for (unsigned way = 0; way < WAYS; way++) {
     if (strcmp(ways[way], "rehearsal") == 0 && !rehearses) continue;
     for (unsigned i = 0; i < processes; i++) passed[i] = ask(ways[way]);
     qsort(passed, processes, sizeof *passed, by_value);
-    printf("%-10s %8llu %8llu\n", ways[way], (unsigned long long)passed[0], (unsigned long long)passed[processes / 2]);
+    const uint64_t median = (passed[(processes - 1) / 2] + passed[processes / 2]) / 2;
+    printf("%-10s %8llu %8llu\n", ways[way], (unsigned long long)passed[0], (unsigned long long)median);
   }
+}
+
+// What was printed is written, or the process has failed.
+static int ended(void) {
+  if (fflush(stdout) != 0 || ferror(stdout)) fail("cannot write", errno);
+  return EXIT_SUCCESS;
 }
 
 int main(int count, char **arguments) {
   for (unsigned way = 0; count == 2 && way < WAYS; way++) {
     if (strcmp(arguments[1], ways[way]) != 0) continue;
     printf("%llu\n", (unsigned long long)cycles_of_way(ways[way]));
-    return EXIT_SUCCESS;
+    return ended();
   }
   char *end = NULL;
   const unsigned long processes = count == 2 ? strtoul(arguments[1], &end, 10) : PROCESSES;
@@ -144,5 +152,5 @@ int main(int count, char **arguments) {
     return EXIT_USAGE;
   }
   try_all((unsigned)processes);
-  return EXIT_SUCCESS;
+  return ended();
 }

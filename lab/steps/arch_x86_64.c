@@ -48,8 +48,8 @@ enum { PREFIX_LOCK = 0xf0 };
 
 static bool is_prefix(uint8_t byte)
 {
-    bool rex = (byte & 0xf0) == 0x40;
-    return byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || byte == PREFIX_LOCK || rex;
+    bool rex = (byte & 0xf0) == 0x40, segment = byte == 0x64 || byte == 0x65 || (byte & 0xe7) == 0x26;
+    return byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || byte == PREFIX_LOCK || rex || segment;
 }
 
 /* The first 8 bytes from there, the lowest first; 0 where none can be read. */

@@ -121,8 +121,8 @@ int main(int argument_count, char **arguments)
     if (by >= LOAD_FUNCTIONS)
         load_fail("wanted --by of 0 to %d", LOAD_FUNCTIONS - 1);
 
-    if (together && (min != max || by == BY_REALLOC))
-        load_fail("wanted --min and --max alike with --together, and not --by %d", BY_REALLOC);
+    if (together && (threads < 2 || min != max || by == BY_REALLOC))
+        load_fail("wanted two threads or more, and --min and --max alike, with --together, and not --by %d", BY_REALLOC);
 
     marks_open();
     load_look_up_new(by);

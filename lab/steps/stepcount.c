@@ -25,7 +25,7 @@ static const char usage[] =
     "  --watch FUNCTION   count the calls of that function of the library, too, as `function`: from the first marked call on,\n"
     "                     in its thread and in those that start later\n"
     "  --interleave SEED  stop each thread before or behind atomic instructions of the library, by chance, until an operation\n"
-    "                     of another one has ended; for loads whose threads run at once\n"
+    "                     of another one has ended; SEED from 1 on; for loads whose threads run at once\n"
     "  --leave-out F,G    do not count operations that come to one of these functions of the library\n"
     "  --processor N      run on this processor; the default is the last one allowed\n"
     "LOAD is a path, or a name in the folder of stepcount: taskset, synthetic, anysize, remote, adversary, threads.\n"
@@ -44,6 +44,14 @@ _Noreturn static void wrong_usage(const char *problem, const char *what)
 {
     fprintf(stderr, "stepcount: %s%s\n%s", problem, what, usage);
     exit(2);
+}
+
+static uint64_t run_seed(const char *name, const char *text)
+{
+    uint64_t seed = run_number(name, text);
+    if (seed == 0)
+        wrong_usage("wanted 1 or more for ", name);
+    return seed;
 }
 
 static struct options parse(char **arguments)
@@ -78,7 +86,7 @@ static struct options parse(char **arguments)
         else if (strcmp(name, "--leave-out") == 0)
             options.left_out = value;
         else if (strcmp(name, "--interleave") == 0)
-            options.interleave = run_number(name, value);
+            options.interleave = run_seed(name, value);
         else if (strcmp(name, "--seeds") == 0)
             options.seeds = run_number(name, value);
         else if (strcmp(name, "--first-seed") == 0)

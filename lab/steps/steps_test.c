@@ -139,6 +139,7 @@ int main(void)
     expect_count("threads at once are counted apart", "7", 80, 22);
 
     expect_left_out("what comes to a function that is left out is not counted", "known_22,known_1", 0);
+    expect_left_out("nor is what begins with it", "known_3_call", 0);
     expect_left_out("what comes to another one is", "known_22", 10);
     interleaving_puts_others_first();
 

@@ -21,10 +21,12 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_THREADS = 1024, DEFAULT_INSTRUCTIONS_LIMIT = 100 * 1000 * 1000 };
-enum { HELD_TURNS = 1000 }; /* of the other threads, which run on the tracer's processor */
+/* A thread is held so long at most, and so long without a sign of life of any other: these may wait for it. */
+enum { HELD_MOST_NS = 20 * 1000 * 1000, HELD_IDLE_NS = 500 * 1000 };
 
 struct thread {
     pid_t id;
@@ -54,6 +56,7 @@ struct tracer {
     uint64_t watched; /* where the function begins that is watched; 0: not yet known, or none */
     uint64_t left_out[LEFT_OUT_MOST + 1]; /* the same of those that are left out; ended by 0 */
     pid_t held; /* the thread that waits beside an atomic instruction for one of the others; 0: none */
+    uint64_t held_since; /* ns */
     uint64_t chance; /* state of the random numbers for that */
     struct symbols *symbols; /* of the load, once they are wanted */
     struct thread threads[MAX_THREADS];
@@ -117,14 +120,23 @@ static bool by_chance(struct tracer *tracer)
     return tracer->chance >> 63;
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* The thread stands between the instructions there. */
 static void maybe_hold(struct tracer *tracer, const struct thread *thread, uint64_t before, uint64_t behind)
 {
     bool inside = tracer->library_end == 0 || (behind >= tracer->library && behind < tracer->library_end);
     if (tracer->request->interleave == 0 || tracer->held != 0 || !inside)
         return;
-    if ((arch_is_atomic(thread->id, before) || arch_is_atomic(thread->id, behind)) && by_chance(tracer))
+    if ((arch_is_atomic(thread->id, before) || arch_is_atomic(thread->id, behind)) && by_chance(tracer)) {
         tracer->held = thread->id;
+        tracer->held_since = now_ns();
+    }
 }
 
 static void let_go(struct tracer *tracer)
@@ -135,17 +147,19 @@ static void let_go(struct tracer *tracer)
         resume(held, 0);
 }
 
-/* As waitpid. If nothing happens while a thread is held, the others may wait for it. */
+/* As waitpid; a thread that is held goes on when its time is up. */
 static pid_t wait_for_threads(struct tracer *tracer, int *status)
 {
-    for (int i = 0; tracer->held != 0 && i < HELD_TURNS; i++) {
+    for (uint64_t begin = now_ns(), now = begin; tracer->held != 0; now = now_ns()) {
+        if (now - begin > HELD_IDLE_NS || now - tracer->held_since > HELD_MOST_NS) {
+            let_go(tracer);
+            break;
+        }
         pid_t id = waitpid(-1, status, __WALL | WNOHANG);
         if (id != 0)
             return id;
         sched_yield();
     }
-    if (tracer->held != 0)
-        let_go(tracer);
     return waitpid(-1, status, __WALL);
 }
 
@@ -279,6 +293,13 @@ static int watch(struct tracer *tracer, const struct thread *thread)
     return fail(tracer, "this machine does not let a debugger stop at a function (debug registers)");
 }
 
+/* The thread stands before its next instruction. */
+static void note_left_out(const struct tracer *tracer, struct thread *thread)
+{
+    for (const uint64_t *function = tracer->left_out; *function != 0; function++)
+        thread->left_out |= thread->program_counter == *function;
+}
+
 static void begin_operation(struct tracer *tracer, struct thread *thread, const struct arch_marked_call *operation)
 {
     if (tracer->watched != 0)
@@ -299,6 +320,7 @@ static int begin_watched(struct tracer *tracer, struct thread *thread)
     begin_operation(tracer, thread, &call);
     thread->called = true;
     thread->program_counter = tracer->watched;
+    note_left_out(tracer, thread);
     thread->stack_pointer = arch_stack_pointer(thread->id);
     return 0;
 }
@@ -363,6 +385,7 @@ static int after_step(struct tracer *tracer, struct thread *thread)
     if (!thread->called) {
         thread->called = true;
         thread->program_counter = now;
+        note_left_out(tracer, thread);
         thread->stack_pointer = arch_stack_pointer(thread->id);
         return 0;
     }
@@ -376,8 +399,7 @@ static int after_step(struct tracer *tracer, struct thread *thread)
     if (tracer->request->functions != NULL)
         thread->stack_pointer = arch_stack_pointer(thread->id);
     thread->program_counter = now;
-    for (const uint64_t *function = tracer->left_out; *function != 0; function++)
-        thread->left_out |= now == *function;
+    note_left_out(tracer, thread);
     if (now == thread->operation.return_address && arch_stack_pointer(thread->id) == thread->operation.stack_pointer) {
         end_operation(tracer, thread);
     } else if (thread->instructions >= tracer->instructions_limit) {

@@ -24,7 +24,7 @@ struct tracer_request {
     const char *left_out;        /* functions of the library, or of the load without one, with commas between them, at most
                                     LEFT_OUT_MOST: operations that come to one of these are not counted. NULL: none */
     uint64_t interleave;         /* not 0: an operation stops on half of the sides of the library's atomic instructions, by
-                                    chance from this seed, until one of another thread has ended, or a while if none runs */
+                                    chance from this seed, until one of another thread has ended, or for some milliseconds */
     bool keep_trace;             /* fill worst.trace and worst.maps */
     struct functions *functions; /* add each operation's functions; NULL: not wanted */
     uint32_t instructions_limit; /* an operation that takes more is an error; 0 for the default */
