@@ -208,8 +208,8 @@ static bool is_first_of_routine(const struct profile *profile, const struct prof
   return first == record;
 }
 
-// What threads had together beyond the least of each: at most what the peaks of those that share are beyond it. `of`: of
-// its routine; NULL: all.
+// What threads had together beyond the least of each: at most what the peaks of those that share are beyond it. `of`:
+// those of its routine; NULL: all.
 static uint64_t beyond_least(const struct profile *profile, uint64_t together, const struct profile_record *of) {
   uint64_t least = 0, most = 0;
   for (uint32_t at = 0; at < profile->header->records; at++) {

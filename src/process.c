@@ -78,6 +78,7 @@ static RTM_NOINLINE bool process_start(void) {
     if (good) {
       atomic_store_explicit(&started, STARTED_MEMORY, memory_order_release);
       starting = true;
+      stats_start();
       pthread_key_create(&thread_key, thread_exits);
       pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
       options_apply();

@@ -30,11 +30,12 @@ static void raise(_Atomic uint64_t *peak, uint64_t value) {
 
 static uint64_t get(_Atomic uint64_t *value) { return atomic_load_explicit(value, memory_order_relaxed); }
 
+void stats_start(void) {
+  started_us = os_clock_us();
+  owner_pid = getpid();
+}
+
 void stats_count_malloc(const void *block, size_t size) {
-  if (!started_us) {
-    started_us = os_clock_us();
-    owner_pid = getpid();
-  }
   unsigned kind = span_of(window_granule(block))->kind;
   struct class_counts *c = &counts[kind];
   atomic_fetch_add_explicit(&c->requested, size, memory_order_relaxed);
@@ -243,11 +244,7 @@ static void report(void) {
 
 __attribute__((destructor)) static void at_exit(void) {
   if (!rtm_options.verbose && !rtm_options.report[0]) return;
-  if (!started_us) {
-    if (rtm_options.count) return;  // a process that never allocated
-    owner_pid = getpid();
-    started_us = os_clock_us();
-  }
+  if (!started_us) return;  // a process that never allocated
   if (rtm_options.verbose) verbose();
   if (rtm_options.report[0]) report();
 }

@@ -5,6 +5,8 @@
 
 #include "bits.h"
 
+// The process has started: what is written at exit is its own, and counts the time from here.
+void stats_start(void);
 // A block was allocated with a request of `size` bytes; one is freed of a span of this kind, with so many usable bytes.
 // Only when counting. O(1), atomics.
 void stats_count_malloc(const void *block, size_t size);

@@ -61,7 +61,8 @@ static void allocate_beside_others(void *first_block)
         void *late = i < count ? NULL : atomic_exchange(&handed[(owner + 1) % threads], chosen->address);
         if (late != NULL)
             marked_free(late, max);
-        *chosen = (struct load_block){.address = load_use(load_allocate((enum load_function)by, &max), max), .size = max};
+        void *address = load_use(load_allocate((enum load_function)by, &max), max);
+        *chosen = (struct load_block){.address = address, .size = max};
         void *other = atomic_exchange(&handed[owner], NULL);
         if (other != NULL)
             marked_remote_free(other, max);
@@ -122,7 +123,7 @@ int main(int argument_count, char **arguments)
         load_fail("wanted --by of 0 to %d", LOAD_FUNCTIONS - 1);
 
     if (together && (threads < 2 || min != max || by == BY_REALLOC))
-        load_fail("wanted two threads or more, and --min and --max alike, with --together, and not --by %d", BY_REALLOC);
+        load_fail("wanted --threads 2 or more and --min and --max alike with --together, and not --by %d", BY_REALLOC);
 
     marks_open();
     load_look_up_new(by);
