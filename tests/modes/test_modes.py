@@ -49,6 +49,7 @@ def test_a_sealed_program_misses_nothing_and_makes_no_call(profile: Path, mode: 
     assert result.returncode == 0, result.stderr
     told = json.loads(report.read_text())
     assert (told["mode"], told["sealed"], told["misses"], told["system_calls_since_seal"]) == (mode, 1, 0, 0)
+    assert told["elapsed_us"] >= told["load_us"] > 0
     faults, _, _, _, calls = result.stdout.split()[1:6]
     assert int(calls) == 0
     if int(faults) < 0:
