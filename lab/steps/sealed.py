@@ -92,7 +92,7 @@ class Run:
         ]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         if mode != GENERAL:
-            self.check_sealed(mode, words, json.loads(report.read_text()))
+            self.check_sealed(mode, words, json.loads(report.read_text()), "--interleave" in counting)
         highest: dict[tuple[str, str], int] = {}
         with each.open() as lines:
             for line in csv.DictReader(lines):
@@ -103,10 +103,10 @@ class Run:
                 highest[key] = max(highest.get(key, 0), int(line["instructions"]))
         return highest
 
-    def check_sealed(self, mode: str, words: list[str], told: dict[str, object]) -> None:
+    def check_sealed(self, mode: str, words: list[str], told: dict[str, object], may_miss: bool) -> None:
         if told["mode"] != mode or not told["sealed"]:
             raise SystemExit(f"sealed.py: {' '.join(words)} did not run sealed in {mode}: {told}")
-        if told["misses"] and (mode == "pag" or words[0] == "threads"):
+        if told["misses"] and not may_miss and (mode == "pag" or words[0] == "threads"):
             self.problems.append(f"{mode}: {' '.join(words)}: {told['misses']} misses: the profile does not cover it")
 
     def measure(self, load: str, seed: int, modes: tuple[str, ...] = MODES, also: Sequence[str] = ()) -> dict[Key, int]:
@@ -169,11 +169,15 @@ class Run:
                 self.problems.append(text + f"{many.get(key)} with '{loads[1]}'")
 
 
+# What the certificate names as exits: other threads were ahead three times, or the profile does not cover the request.
+EXITS = ("store_take_after_others", "miss", "missed", "heap_general", "leave_general")
+
+
 def interleaved(load: dict[str, Any]) -> list[Sequence[str]]:
-    """Options of stepcount: each set is another order in which the load's threads come to what they share. What the
-    certificate names as an exit is left out."""
+    """Options of stepcount: each set is another order in which the load's threads come to what they share. Which thread
+    takes which heap differs from the recorded run, so some may miss."""
     orders = range(1, load.get("orders", 0) + 1)
-    return [("--interleave", str(order), "--leave-out", "store_take_after_others") for order in orders] or [()]
+    return [("--interleave", str(order), "--leave-out", ",".join(EXITS)) for order in orders] or [()]
 
 
 def judge(run: Run) -> None:
