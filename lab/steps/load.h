@@ -79,17 +79,19 @@ static inline void load_options(char **arguments, const struct load_option *opti
 
 #define LOAD_OPTIONS(arguments, options) load_options(arguments, options, sizeof(options) / sizeof(options)[0])
 
-/* ---- random numbers: SplitMix64 (Steele, Lea and Flood 2014), one stream a load ---- */
+/* ---- random numbers: SplitMix64 (Steele, Lea and Flood 2014), one stream a load, or one a thread ---- */
 
 static uint64_t load_random_state;
 
-static inline uint64_t random_bits(void)
+static inline uint64_t random_bits_of(uint64_t *state)
 {
-    uint64_t z = load_random_state += 0x9e3779b97f4a7c15;
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
 }
+
+static inline uint64_t random_bits(void) { return random_bits_of(&load_random_state); }
 
 /* In [low, high], both included. */
 static inline uint64_t random_uniform(uint64_t low, uint64_t high)

@@ -54,8 +54,7 @@ static void allocate_beside_others(void *first_block)
     struct load_block *block = first_block;
     uint64_t owner = (uint64_t)(block - blocks) / block_count, count = blocks_of(owner), random = seed + owner;
     for (uint64_t i = 0; i < 2 * count; i++) {
-        random = random * 6364136223846793005 + 1442695040888963407; /* Knuth's MMIX; load.h has one for all threads */
-        struct load_block *chosen = &block[i < count ? i : (random >> 33) % count];
+        struct load_block *chosen = &block[i < count ? i : random_bits_of(&random) % count];
         if (i < count && chosen->address != NULL)
             continue;
         void *late = i < count ? NULL : atomic_exchange(&handed[(owner + 1) % threads], chosen->address);

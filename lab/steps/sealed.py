@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import random
@@ -92,7 +93,8 @@ class Run:
         ]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         if mode != GENERAL:
-            self.check_sealed(mode, words, json.loads(report.read_text()), "--interleave" in counting)
+            may_miss = words[0] == "threads" and "--interleave" in counting
+            self.check_sealed(mode, words, json.loads(report.read_text()), may_miss)
         highest: dict[tuple[str, str], int] = {}
         with each.open() as lines:
             for line in csv.DictReader(lines):
@@ -120,37 +122,31 @@ class Run:
                 self.keep(key, count, load, seed)
         return counts
 
-    def measure_common(
-        self, load: str, seed: int, also: Sequence[str], sealed: str, counting: Sequence[str] = ()
-    ) -> None:
+    def measure_common(self, load: dict[str, Any], seed: int) -> None:
         """What a thread takes of what all have in common: sealed in `pag` with options that were not recorded."""
-        words = [*load.split(), "--seed", str(seed)]
-        profile = self.recorded(words, also)
-        counts = self.count("pag", [*words, *sealed.split()], profile, ("--library-only", *counting))
-        for (operation, kind), count in counts.items():
-            if operation == "malloc":
-                self.keep(("pag", "common malloc", kind), count, " ".join([load, sealed, *counting]), seed)
+        words = [*load["words"].split(), "--seed", str(seed)]
+        profile = self.recorded(words, load["also"])
+        sealed = load["sealed"]
+        for order in orders_of(load):
+            counts = self.count("pag", [*words, *sealed.split()], profile, ("--library-only", *order))
+            for (operation, kind), count in counts.items():
+                if operation == "malloc":
+                    self.keep(("pag", "common malloc", kind), count, " ".join([load["words"], sealed, *order]), seed)
 
-    def measure_threads(
-        self,
-        load: str,
-        seed: int,
-        functions: dict[str, str],
-        counting: Sequence[str] = (),
-        modes: Sequence[str] = MODES,
-    ) -> None:
+    def measure_threads(self, load: dict[str, Any], seed: int, watch: dict[str, str]) -> None:
         """The calls of some of the library's functions (`stepcount --watch`), with what they call in the C library; or,
-        with --first, each thread's first malloc. `functions`: of each the operation that it is."""
-        words = [*load.split(), "--seed", str(seed)]
+        with --first, each thread's first malloc. `watch`: of each function the operation that it is."""
+        words = [*load["words"].split(), "--seed", str(seed)]
         profile = self.recorded(words)
         first = "--first" in words
-        watching = {("--library-only",): "first malloc"} if first else {("--watch", f): o for f, o in functions.items()}
-        for mode in modes:
+        functions = load.get("watch", watch)
+        watching = {("--library-only",): "first malloc"} if first else {("--watch", f): watch[f] for f in functions}
+        for order, mode in itertools.product(orders_of(load), load.get("modes", MODES)):
             for options, operation in watching.items():
-                for (counted, kind), count in self.count(mode, words, profile, (*options, *counting)).items():
+                for (counted, kind), count in self.count(mode, words, profile, (*options, *order)).items():
                     if counted == "function" and (first or kind == "page"):
                         key = mode, operation, kind if first else "any"
-                        self.keep(key, count, " ".join([load, *counting]), seed)
+                        self.keep(key, count, " ".join([load["words"], *order]), seed)
 
     def keep(self, key: Key, count: int, load: str, seed: int) -> None:
         if key not in self.found or self.found[key].count < count:
@@ -173,9 +169,9 @@ class Run:
 EXITS = ("store_take_after_others", "miss", "missed", "heap_general", "leave_general")
 
 
-def interleaved(load: dict[str, Any]) -> list[Sequence[str]]:
-    """Options of stepcount: each set is another order in which the load's threads come to what they share. Which thread
-    takes which heap differs from the recorded run, so some may miss."""
+def orders_of(load: dict[str, Any]) -> list[Sequence[str]]:
+    """Options of stepcount: each set is another order in which the load's threads come to what they share. In the load
+    `threads` which thread takes which heap differs from the recorded run then, so that some may miss."""
     orders = range(1, load.get("orders", 0) + 1)
     return [("--interleave", str(order), "--leave-out", ",".join(EXITS)) for order in orders] or [()]
 
@@ -212,13 +208,10 @@ def main() -> int:
                     run.measure(load["words"], seed, modes, load.get("also", ()))
         for load in table["common"]:
             for seed in range(1, load["seeds"] * (5 if options.long else 1) + 1):
-                for counting in interleaved(load):
-                    run.measure_common(load["words"], seed, load["also"], load["sealed"], counting)
+                run.measure_common(load, seed)
         for load in table["thread"]:
             for seed in range(1, load["seeds"] * (5 if options.long else 1) + 1):
-                for counting in interleaved(load):
-                    functions = {name: table["watch"][name] for name in load.get("watch", table["watch"])}
-                    run.measure_threads(load["words"], seed, functions, counting, load.get("modes", MODES))
+                run.measure_threads(load, seed, table["watch"])
         for pair in table["same"]:
             run.same(pair["what"], pair["long" if options.long else "short"])
     judge(run)

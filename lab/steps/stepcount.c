@@ -46,7 +46,7 @@ _Noreturn static void wrong_usage(const char *problem, const char *what)
     exit(2);
 }
 
-static uint64_t run_seed(const char *name, const char *text)
+static uint64_t seed_number(const char *name, const char *text)
 {
     uint64_t seed = run_number(name, text);
     if (seed == 0)
@@ -86,7 +86,7 @@ static struct options parse(char **arguments)
         else if (strcmp(name, "--leave-out") == 0)
             options.left_out = value;
         else if (strcmp(name, "--interleave") == 0)
-            options.interleave = run_seed(name, value);
+            options.interleave = seed_number(name, value);
         else if (strcmp(name, "--seeds") == 0)
             options.seeds = run_number(name, value);
         else if (strcmp(name, "--first-seed") == 0)

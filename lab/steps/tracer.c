@@ -57,7 +57,7 @@ struct tracer {
     uint64_t left_out[LEFT_OUT_MOST + 1]; /* the same of those that are left out; ended by 0 */
     pid_t held; /* the thread that waits beside an atomic instruction for one of the others; 0: none */
     uint64_t held_since; /* ns */
-    uint64_t chance; /* state of the random numbers for that */
+    unsigned chance; /* state of the random numbers for that */
     struct symbols *symbols; /* of the load, once they are wanted */
     struct thread threads[MAX_THREADS];
     size_t thread_count;
@@ -114,12 +114,6 @@ static void resume(struct thread *thread, int signal)
 
 /* ---- interleaving ---- */
 
-static bool by_chance(struct tracer *tracer)
-{
-    tracer->chance = tracer->chance * 6364136223846793005 + 1442695040888963407; /* Knuth's MMIX */
-    return tracer->chance >> 63;
-}
-
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -133,7 +127,8 @@ static void maybe_hold(struct tracer *tracer, const struct thread *thread, uint6
     bool inside = tracer->library_end == 0 || (behind >= tracer->library && behind < tracer->library_end);
     if (tracer->request->interleave == 0 || tracer->held != 0 || !inside)
         return;
-    if ((arch_is_atomic(thread->id, before) || arch_is_atomic(thread->id, behind)) && by_chance(tracer)) {
+    if ((arch_is_atomic(thread->id, before) || arch_is_atomic(thread->id, behind)) &&
+        rand_r(&tracer->chance) % 2 == 0) {
         tracer->held = thread->id;
         tracer->held_since = now_ns();
     }
@@ -543,7 +538,7 @@ int tracer_run(const struct tracer_request *request, struct counts *counts, char
     tracer.request = request;
     tracer.counts = counts;
     tracer.error = error;
-    tracer.chance = request->interleave;
+    tracer.chance = (unsigned)request->interleave;
     tracer.instructions_limit = request->instructions_limit ? request->instructions_limit : DEFAULT_INSTRUCTIONS_LIMIT;
     error[0] = '\0';
 
