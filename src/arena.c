@@ -22,7 +22,7 @@ struct arena rtm_arena;
 
 enum {
   FIRST_STEP = 64,      // granules: where memory is locked, the first step in which a segment is mapped
-  FIRST_DESCRIBED = 8,  // segments
+  FIRST_DESCRIBED = 6,  // segments
   STEP_LEAST = 16,      // segments that are described ahead in one call
 };
 
@@ -557,7 +557,10 @@ static bool map_run(struct span *run, uint32_t granules, bool *taken) {
   while (i < run->length) {
     uint32_t end = granules - i * SEGMENT_GRANULES;
     if (segment_at(first + i)->mapped) {
-      if (!map_segment(first + i, end < SEGMENT_GRANULES ? end : SEGMENT_GRANULES, taken)) return false;
+      if (end > SEGMENT_GRANULES) end = SEGMENT_GRANULES;
+      bool more = segment_at(first + i)->mapped < end;
+      if (!map_segment(first + i, end, taken)) return false;
+      if (more && rtm_arena.keeps) os_want_huge_pages(segment_address(first + i), (size_t)end << GRANULE_SHIFT);
       i++;
       continue;
     }
@@ -576,6 +579,13 @@ static bool map_run(struct span *run, uint32_t granules, bool *taken) {
   return true;
 }
 
+// Where huge blocks stay mapped, what is mapped for one of many segments ends with a large page.
+static uint32_t run_mapping(uint32_t granules) {
+  enum { LARGE = 512, MANY = 2 * SEGMENT_GRANULES };
+  bool wanted = rtm_arena.keeps && !rtm_arena.locked && !SECURE_VARIANT && granules > MANY;
+  return wanted ? (granules + LARGE - 1) & ~(LARGE - 1u) : granules;
+}
+
 struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
   enum { ATTEMPTS = 8 };
   bool trimmed = false;
@@ -584,7 +594,7 @@ struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
     if (!run) return NULL;
     *zero = run_mapped(run_first(run), run->length) == 0;
     bool taken;
-    if (map_run(run, granules, &taken)) return run;
+    if (map_run(run, run_mapping(granules), &taken) || (!taken && map_run(run, granules, &taken))) return run;
     if (taken) {
       // Part of it belongs to someone else: leave the bare segments out of use for good, give the others back.
       for (uint32_t i = 0, n = run->length, first = run_first(run); i < n; i++) {

@@ -480,6 +480,20 @@ def test_segments_have_huge_pages_where_they_stay(mode: str) -> None:
     assert huge_pages_asked(mode, "cat", "/proc/self/smaps") == 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_without_a_profile_a_huge_block_ends_with_a_huge_page(mode: str) -> None:
+    """One of more than 8 MiB: of its last 2 MiB, too, no page is touched by itself."""
+    program = "blocks = [b'x' * (13_500_000 + i) for i in range(3)]; print(open('/proc/self/smaps').read())"
+    environment = os.environ | {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc", "RTMALLOC_MODE": mode}
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    asked = [part for part in mapped_parts(told) if "hg" in part["VmFlags"].split()]
+    resident, huge = (sum(int(part[name].split()[0]) for part in asked) for name in ("Rss", "AnonHugePages"))
+    assert resident >= 3 * 13_500_000 >> 10
+    with open("/sys/kernel/mm/transparent_hugepage/enabled") as enabled:
+        assert resident - huge < 256 or "[never]" in enabled.read()
+
+
 def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Path) -> None:
     told = recorded_and_sealed(tmp_path, "seg", "sparing", "generations")
     assert told["misses"] <= 20  # of 350,000 requests
