@@ -14,6 +14,7 @@
 #include "options.h"
 #include "page.h"
 #include "process.h"
+#include "record.h"
 #include "remote.h"
 #include "rtmalloc.h"
 #include "stats.h"
@@ -150,6 +151,15 @@ static RTM_NOINLINE void *take_late(struct span *store) {
   return block ? block : alloc_miss(store->store_size);
 }
 
+// The first of its list, or one that other threads have freed. NULL: there is none.
+RTM_INLINE void *store_take_first(struct span *store) {
+  void *block = store->free;
+  if (RTM_UNLIKELY(!block)) return store_take(store);
+  store->free = *(void **)block;
+  store->used++;
+  return block;
+}
+
 static RTM_NOINLINE void *large_late(struct span *store, size_t size) {
   void *block = store_is_empty(store) ? NULL : store_take_again(store);
   return block ? block : alloc_miss(size);
@@ -158,23 +168,47 @@ static RTM_NOINLINE void *large_late(struct span *store, size_t size) {
 // `size`: BLOCK_MAX to BIN_SIZE_MAX.
 static RTM_NOINLINE void *prepared_large(size_t size, const struct stores *stores) {
   struct span *store = stores->large[bin_large(size)];
-  void *block = store->free;
-  if (RTM_LIKELY(block != NULL)) {
-    store->free = *(void **)block;
-    store->used++;
-    return block;
-  }
-  block = store_take(store);
+  void *block = store_take_first(store);
   return RTM_LIKELY(block != NULL) ? block : large_late(store, size);
 }
 
 static void *first_of_store(struct span *store) {
-  void *block = store->free;
-  if (block)
-    store->free = *(void **)block, store->used++;
-  else
-    block = store_take(store);
+  void *block = store_take_first(store);
   return block ? block : take_late(store);
+}
+
+// What stands in a profile, and in stores, for a request that is aligned to more than a granule: a size above BLOCK_MAX
+// that is a multiple of the alignment, as then all blocks of its bin are; and above EXTENT_MAX if no extent aligns it.
+static size_t aligned_size(size_t size, size_t alignment) {
+  size_t least = size + alignment - GRANULE_SIZE > EXTENT_MAX ? EXTENT_MAX + 1 : BLOCK_MAX + 1;
+  return bits_round_up(size > least ? size : least, alignment);
+}
+
+static bool is_aligned(const struct span *store, size_t alignment) {
+  return !(((uintptr_t)store->start | store->store_size) & (alignment - 1));
+}
+
+// Of the extent, or of the heap's own store, without a loop. NULL: it has none, or no block left.
+static void *take_aligned(struct heap *heap, size_t size, size_t alignment) {
+  if (alignment > STORE_ALIGNMENT_MAX) return NULL;
+  size_t rounded = aligned_size(size, alignment);
+  if (rounded < heap->store_from) return extent_aligned(heap, size, alignment);
+  if (rounded > BIN_SIZE_MAX) return NULL;
+  struct span *store = heap->stores->large[bin_large(rounded)];
+  return is_aligned(store, alignment) ? store_take_first(store) : NULL;
+}
+
+// Then what is late, or what all threads have in common.
+static RTM_NOINLINE void *take_aligned_late(struct heap *heap, size_t size, size_t alignment) {
+  void *block = take_aligned(heap, size, alignment);
+  size_t rounded = block || alignment > STORE_ALIGNMENT_MAX ? 0 : aligned_size(size, alignment);
+  if (rounded < heap->store_from || rounded > BIN_SIZE_MAX) return block;
+  struct span *store = heap->stores->large[bin_large(rounded)];
+  if (is_aligned(store, alignment) && !store_is_empty(store)) block = store_take_again(store);
+  const struct stores *common = heap->stores->common;
+  if (block || !common) return block;
+  store = common->large[bin_large(rounded)];
+  return is_aligned(store, alignment) ? store_take_common(store) : NULL;
 }
 
 static void *first_block(size_t size) {
@@ -251,7 +285,7 @@ static void *large_block(size_t size, size_t alignment, bool *zero) {
                      : size <= BIN_SIZE_MAX     ? prepared_large(size, stores)
                                                 : alloc_miss(size),
                      size);
-    void *block = stores->extent_max ? extent_aligned(heap, size, alignment) : NULL;
+    void *block = take_aligned_late(heap, size, alignment);
     if (block) return counted(block, size);
     if (!mode_miss(heap, size)) return out_of_memory();
     if (stores->extent_max) {
@@ -263,11 +297,16 @@ static void *large_block(size_t size, size_t alignment, bool *zero) {
     if (!heap) return out_of_memory();
   }
   if (!limits_permit(heap, size)) return no_memory();
-  void *block = try_large(heap, size, alignment, zero);
+  size_t made = size;
+  if (RTM_UNLIKELY(heap->record != NULL) && alignment > GRANULE_SIZE && alignment <= STORE_ALIGNMENT_MAX) {
+    made = aligned_size(size, alignment);
+    record_aligned(heap->record, made, alignment);
+  }
+  void *block = try_large(heap, made, alignment, zero);
   if (RTM_UNLIKELY(!block) && !mode_is_sealed()) {
     alloc_trim();
-    block = try_large(heap, size, alignment, zero);
-    while (!block && try_again(size)) block = try_large(heap, size, alignment, zero);
+    block = try_large(heap, made, alignment, zero);
+    while (!block && try_again(size)) block = try_large(heap, made, alignment, zero);
   }
   return limits_kept(heap, block, size) ? counted(block, size) : out_of_memory();
 }
@@ -291,13 +330,25 @@ static RTM_NOINLINE void *medium_or_large(size_t size, size_t alignment, bool *z
   return block;
 }
 
+static RTM_NOINLINE void *prepared_aligned(size_t size, size_t alignment, bool *zero) {
+  *zero = false;
+  {
+    CHECK_SCOPE();
+    void *block = take_aligned(rtm_heap, size, alignment);
+    if (RTM_LIKELY(block != NULL)) return counted(block, size);
+  }
+  return medium_or_large(size, alignment, zero);
+}
+
 // The same where the thread may have a prepared heap, which serves it without a loop.
 static RTM_NOINLINE void *prepared_or_large(size_t size, size_t alignment, bool *zero) {
   struct heap *heap = rtm_heap;
-  if (!heap->stores || size > BIN_SIZE_MAX || alignment > GRANULE_SIZE) return medium_or_large(size, alignment, zero);
+  if (!heap->stores || size > BIN_SIZE_MAX) return medium_or_large(size, alignment, zero);
+  if (alignment > GRANULE_SIZE) return prepared_aligned(size, alignment, zero);
   CHECK_SCOPE();
   *zero = false;
-  return counted(size < heap->store_from ? extent_large(heap, size) : prepared_large(size, heap->stores), size);
+  return counted(RTM_UNLIKELY(size < heap->store_from) ? extent_large(heap, size) : prepared_large(size, heap->stores),
+                 size);
 }
 
 RTM_COLD void *medium_out_of_memory(size_t size) {

@@ -11,6 +11,8 @@ enum {
   BINS = 1 + LINEAR_CLASSES + BIN_DOUBLINGS * CLASSES_PER_DOUBLING,  // bin 0 has no block
   BINS_LARGE = BINS - CLASSES - 1,                                   // bins [CLASSES + 1, BINS): above BLOCK_MAX
 };
+// Of blocks in stores, bytes: what a segment begins with.
+enum { STORE_ALIGNMENT_MAX = 4 << 20 };
 #define BIN_SIZE_MAX ((size_t)(LINEAR_CLASSES * BLOCK_ALIGNMENT) << BIN_DOUBLINGS)
 
 RTM_INLINE size_t bin_size(unsigned bin) {

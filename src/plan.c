@@ -8,6 +8,9 @@
 #include "store.h"
 
 size_t plan_bytes(uint64_t blocks, unsigned bin) { return bits_round_up(blocks * bin_size(bin), GRANULE_SIZE); }
+size_t plan_store_bytes(const struct plan *plan, unsigned bin) {
+  return plan_bytes(plan->blocks[bin], bin) + plan->room[bin];
+}
 
 // ---- stores ----
 
@@ -79,6 +82,7 @@ struct doubling {
 
 static void look_at(const struct profile_record *thread, size_t from, unsigned number, struct doubling *doubling) {
   *doubling = (struct doubling){.from = PROFILE_DOUBLINGS};
+  if (thread->alignment[number]) return;
   for (unsigned bin = FIRST + number * STEP; bin < FIRST + (number + 1) * STEP; bin++) {
     if (!thread->blocks[bin] || bin_size(bin) <= from) continue;
     doubling->blocks += thread->blocks[bin];
@@ -105,6 +109,19 @@ static void choose(const struct profile_record *thread, struct doubling *all, un
   }
 }
 
+// Sizes of a doubling some of which have to be aligned to more than a granule share no store; and each is aligned to that,
+// if it is a multiple of it, or else to as much as it is a multiple of.
+static void plan_aligned(const struct profile_record *thread, struct plan *plan) {
+  for (unsigned bin = FIRST; bin < BINS; bin++) {
+    size_t alignment = thread->alignment[(bin - FIRST) / STEP], most = bin_size(bin) & -bin_size(bin);
+    if (!alignment || !thread->blocks[bin] || bin_size(bin) <= plan->spans_most) continue;
+    plan->store[bin] = (uint16_t)bin;
+    plan->blocks[bin] = thread->blocks[bin];
+    plan->room[bin] = (uint32_t)((alignment < most ? alignment : most) - GRANULE_SIZE);
+    plan->reserve += plan->room[bin];
+  }
+}
+
 // Of blocks larger than plan->spans_most.
 static void plan_large(const struct profile_record *thread, struct plan *plan) {
   struct doubling all[PROFILE_DOUBLINGS];
@@ -123,6 +140,7 @@ static void plan_large(const struct profile_record *thread, struct plan *plan) {
     }
     last = from;
   }
+  plan_aligned(thread, plan);
 }
 
 // ---- the extent ----
@@ -326,6 +344,7 @@ bool plan_common(struct profile *profile) {
     if (!before || !profile_same_routine(before, record)) racing = races(profile, record);
     before = record;
     common.flags |= eights_that_share(record);
+    profile_most_aligned(&common, record);
     if (racing)
       profile_most(&common, record);
     else

@@ -22,6 +22,7 @@ bool plan_common(struct profile *profile);
 struct plan {
   uint64_t blocks[BINS];  // of the bin's own store; 0: it has none
   uint16_t store[BINS];   // the bin whose store has the blocks for this one: itself, or a larger one; 0: none
+  uint32_t room[BINS];    // bytes before that store's blocks, at most, so that they are aligned
   size_t spans_most;      // bytes; what is larger has stores
   uint64_t granules;      // of the extent (mode `seg`),
   uint32_t longest;       // and of the longest span in it
@@ -32,5 +33,7 @@ struct plan {
 void plan_make(const struct profile_record *thread, enum mode mode, struct plan *plan);
 // Bytes of so many blocks, in whole granules. No overflow up to STORE_BLOCKS_MAX blocks of any bin.
 size_t plan_bytes(uint64_t blocks, unsigned bin);
+// Of a bin's store, with the room before it.
+size_t plan_store_bytes(const struct plan *plan, unsigned bin);
 
 #endif

@@ -22,7 +22,7 @@ static const char *check_size(const struct plan *plan, size_t machine, size_t *s
     uint64_t blocks = plan->blocks[bin];
     if (blocks > STORE_BLOCKS_MAX) return "it has more blocks of one size than a store can hold";
     if (blocks && bin_size(bin) > machine / blocks) return too_large;
-    *sum += plan_bytes(blocks, bin);
+    *sum += plan_store_bytes(plan, bin);
     if (*sum > machine) return too_large;
   }
   if (plan->granules > EXTENT_MOST) return "one of its threads needs more than 16 GiB: mode pag has no such limit";
@@ -172,7 +172,7 @@ RTM_INLINE void measure(struct layout *l) {
     l->granules[i] = (uint32_t)plan.granules;
     for (unsigned bin = 1; bin < BINS; bin++) {
       if (!plan.blocks[bin]) continue;
-      granules += plan_bytes(plan.blocks[bin], bin) >> GRANULE_SHIFT;
+      granules += plan_store_bytes(&plan, bin) >> GRANULE_SHIFT;
       l->stores++;
     }
   }
@@ -217,11 +217,12 @@ static char *make_stores(struct layout *l, struct heap *heap, const struct plan 
     struct span *store = store_slot(l, l->stores++);
     struct heap *owner = l->mode == MODE_PAG ? heap : &rtm_huge_stores;
     _Atomic uint64_t *words = (_Atomic uint64_t *)trees;
+    char *first = start + (-(uintptr_t)start & plan->room[bin]);
     if (common)
-      store_make_common(owner, store, start, bin_size(bin), (uint32_t)blocks, words);
+      store_make_common(owner, store, first, bin_size(bin), (uint32_t)blocks, words);
     else
-      store_make(owner, store, start, bin_size(bin), (uint32_t)blocks, words);
-    start += plan_bytes(blocks, bin);
+      store_make(owner, store, first, bin_size(bin), (uint32_t)blocks, words);
+    start += plan_store_bytes(plan, bin);
     trees += bits_round_up(store_words(blocks), LINE);
     for (unsigned other = 1; other <= bin; other++) {
       bool spare = common && is_last_of_eight(bin) && is_of_eight(other, bin) && !plan->store[other];

@@ -67,12 +67,18 @@ static bool same_thread(const struct profile_record *a, const struct profile_rec
   return a->index == b->index && profile_same_routine(a, b);
 }
 
+static bool is_alignment(uint32_t alignment) {
+  return alignment > GRANULE_SIZE && alignment <= STORE_ALIGNMENT_MAX && bits_is_power_of_two(alignment);
+}
+
 static const char *check_record(const struct profile *profile, uint32_t at) {
   const struct profile_record *record = &profile->record[at];
   if (!memchr(record->module, 0, PROFILE_MODULE)) return "a record's module name does not end";
   bool process = strcmp(record->module, "*") == 0;
   if (record->flags != (process ? PROFILE_PROCESS : 0)) return "a record has flags that this version does not know";
   if (record->blocks[0]) return "a record counts blocks that cannot exist";
+  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++)
+    if (record->alignment[i] && !is_alignment(record->alignment[i])) return "a record has an alignment that cannot be";
   return NULL;
 }
 
@@ -185,7 +191,12 @@ static void most_of_all_at_once(struct profile_record *mine, const struct profil
   }
 }
 
+void profile_most_aligned(struct profile_record *mine, const struct profile_record *other) {
+  for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) most(&mine->alignment[i], other->alignment[i]);
+}
+
 void profile_most(struct profile_record *mine, const struct profile_record *other) {
+  profile_most_aligned(mine, other);
   most_of_all_at_once(mine, other);
   for (unsigned bin = 0; bin < BINS; bin++) most(&mine->blocks[bin], other->blocks[bin]);
   for (unsigned kind = 0; kind < PROFILE_PAGE_KINDS; kind++) most(&mine->pages[kind], other->pages[kind]);

@@ -7,7 +7,7 @@
 #include "message.h"
 
 enum {
-  PROFILE_VERSION = 7,
+  PROFILE_VERSION = 8,
   PROFILE_MODULE = 56,
   PROFILE_PAGE_KINDS = 3,
   PROFILE_PROCESS = 1,
@@ -42,6 +42,9 @@ struct __attribute__((packed, aligned(4))) profile_record {
   uint32_t large_from[PROFILE_DOUBLINGS];
   // Blocks of the bins 8i + 1 to 8i + 8 at one time.
   uint32_t small_at_once[PROFILE_EIGHTS];
+  // The largest alignment above a granule that was asked for, of blocks larger than BLOCK_MAX << i, and not than twice
+  // that: bytes; 0: none.
+  uint32_t alignment[PROFILE_DOUBLINGS];
 };
 
 struct profile_header {
@@ -52,7 +55,7 @@ struct profile_header {
   uint64_t bytes, reserved, checksum;
 };
 _Static_assert(sizeof(struct profile_header) == 64, "as the format says");
-_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 48 + 4 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
+_Static_assert(sizeof(struct profile_record) == 72 + 4 * BINS + 48 + 8 * PROFILE_DOUBLINGS + 4 * PROFILE_EIGHTS,
                "as the format says");
 
 // A whole profile in memory of its own (os_map).
@@ -90,8 +93,9 @@ RTM_INLINE uint32_t profile_spread(const struct profile_record *record) {
 }
 // Any, of the bins from `first` on, before `end`.
 bool profile_has_blocks(const struct profile_record *record, unsigned first, unsigned end);
-// The maximum of both, but for what a thread had at least.
+// The maximum of both, but for what a thread had at least; and of their alignments alone.
 void profile_most(struct profile_record *mine, const struct profile_record *other);
+void profile_most_aligned(struct profile_record *mine, const struct profile_record *other);
 bool profile_same_routine(const struct profile_record *a, const struct profile_record *b);
 // Not the whole process's.
 RTM_INLINE bool profile_is_thread(const struct profile_record *record) { return !(record->flags & PROFILE_PROCESS); }

@@ -133,6 +133,13 @@ void record_large(struct record *record, size_t bytes) {
   most(&record->peaks.span_largest, granules);
 }
 
+void record_aligned(struct record *record, size_t bytes, size_t alignment) {
+  most(&record->peaks.alignment[bin_of(bytes) / CLASSES_PER_DOUBLING], (uint32_t)alignment);
+  // An extent looks for a span that has room for what is before the block.
+  size_t granules = (bytes + alignment - GRANULE_SIZE) >> GRANULE_SHIFT;
+  if (granules <= EXTENT_SPAN_MAX) most(&record->peaks.span_largest, (uint32_t)granules);
+}
+
 void record_large_gone(struct record *record, size_t bytes) {
   unsigned bin = bin_of(bytes);
   atomic_fetch_sub_explicit(&record->large[bin], 1, memory_order_relaxed);
@@ -165,6 +172,7 @@ static void add_peaks(struct profile_record *whole, const struct profile_record 
   whole->page_granules += thread->page_granules;
   for (unsigned i = 0; i < PROFILE_DOUBLINGS; i++) whole->large_from[i] += thread->large_from[i];
   for (unsigned i = 0; i < PROFILE_EIGHTS; i++) whole->small_at_once[i] += thread->small_at_once[i];
+  profile_most_aligned(whole, thread);
 }
 
 // Of the threads, without the whole process.

@@ -31,6 +31,8 @@ void record_page_gone(struct record *record, const struct span *page);
 // The page, which was its class's current one until now, will go.
 void record_idle(struct record *record, const struct span *page);
 void record_large(struct record *record, size_t bytes);
+// The block is aligned to more than a granule; `bytes` is a multiple of that.
+void record_aligned(struct record *record, size_t bytes, size_t alignment);
 void record_large_gone(struct record *record, size_t bytes);
 // The thread leaves the heap, whose pages are still current.
 void record_leave(struct record *record);

@@ -10,6 +10,7 @@
 static const char *const kind_names[] = {
     [MARKED_MALLOC] = "malloc",   [MARKED_FREE] = "free",       [MARKED_REMOTE_FREE] = "remote free",
     [MARKED_CALLOC] = "calloc",   [MARKED_REALLOC] = "realloc", [MARKED_ALIGNED_ALLOC] = "aligned_alloc",
+    [MARKED_WIDE_ALIGNED_ALLOC] = "wide aligned_alloc",
     [MARKED_NEW] = "operator new",
     [MARKED_SIZED_FREE] = "sized free", [MARKED_FREE_SIZED] = "free_sized",
     [MARKED_ALIGNED_DELETE] = "aligned delete", [MARKED_FUNCTION] = "function",

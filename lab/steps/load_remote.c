@@ -108,6 +108,7 @@ int main(int argument_count, char **arguments)
         {"min", &min, "smallest request, bytes", false},
         {"max", &max, "largest request, bytes", false},
         {"by", &by, load_by_help, false},
+        {"alignment", &load_alignment, "of aligned_alloc, at most; 16 or more", false},
         {"rich", &rich, "the owner that has all its blocks, the others an eighth; from 0; 64: all have", false},
         {"keep-allocating", &keep_allocating, "owners allocate again after each round", true},
         {"together", &together, "the owners allocate at the same time; min and max are the same", true},

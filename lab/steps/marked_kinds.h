@@ -17,6 +17,7 @@ enum marked_kind {
     MARKED_CALLOC,
     MARKED_REALLOC,
     MARKED_ALIGNED_ALLOC,
+    MARKED_WIDE_ALIGNED_ALLOC, /* an alignment above 4 KiB */
     MARKED_NEW, /* operator new */
     MARKED_SIZED_FREE, /* operator delete with a size */
     MARKED_FREE_SIZED, /* free_sized */

@@ -85,7 +85,8 @@ static inline void *marked_realloc(void *block, size_t size)
 
 static inline void *marked_aligned_alloc(size_t alignment, size_t size)
 {
-    return (void *)marks_call(MARKED_ALIGNED_ALLOC, marks_aligned_alloc, alignment, size, size);
+    enum marked_kind kind = alignment > 4096 ? MARKED_WIDE_ALIGNED_ALLOC : MARKED_ALIGNED_ALLOC;
+    return (void *)marks_call(kind, marks_aligned_alloc, alignment, size, size);
 }
 
 /* A free by the thread that allocated the block. */

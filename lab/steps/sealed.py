@@ -101,6 +101,8 @@ class Run:
                 operation = line["operation"]
                 if mode == GENERAL and "--orphan" in words and operation == "remote free":
                     operation = "orphan free"
+                if mode == GENERAL and operation == "wide aligned_alloc":
+                    operation = "aligned_alloc"
                 key = operation, self.kind_of(mode, operation, int(line["bytes"]))
                 highest[key] = max(highest.get(key, 0), int(line["instructions"]))
         return highest

@@ -500,6 +500,26 @@ def test_blocks_that_others_freed_come_back_where_memory_is_scarce(tmp_path: Pat
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("most", ["16", "4096"])  # KiB
+def test_alignments_above_4_kib_are_covered_in_any_order(mode: str, most: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "wide.rtp", tmp_path / "wide.json"
+    assert run("wide", "1", most, record=str(profile)).returncode == 0
+    for seed in ("1", "2", "3"):
+        result = run("wide", seed, most, profile=str(profile), mode=mode, seal="1", report=str(report))
+        assert result.returncode == 0 and result.stderr == ""
+        told = json.loads(report.read_text())
+        assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_larger_alignment_than_was_recorded_is_a_miss(mode: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "wide.rtp", tmp_path / "wide.json"
+    assert run("wide", "1", "64", record=str(profile)).returncode == 0
+    assert run("wide", "1", "1024", profile=str(profile), mode=mode, seal="1", report=str(report)).returncode == 0
+    assert json.loads(report.read_text())["misses"] > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_without_a_profile_the_modes_work_and_count_misses(mode: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     result = run("load", mode=mode, report=str(report))

@@ -22,6 +22,7 @@ def record(module: str = "", offset: int = 0, index: int = 0, blocks: dict[int, 
         "footprint": 0,
         "large_from": (0,) * DOUBLINGS,
         "small_at_once": (0,) * EIGHTS,
+        "alignment": (0,) * DOUBLINGS,
         **others,
     }
     return Record(module, offset, index, module == PROCESS_MODULE, counts, **fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from profiles import BINS, profile, record
 
-from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, PROCESS_MODULE, Profile, Record
+from rtmalloc_tools.profile.profile_format import ALIGNMENTS, DOUBLINGS, EIGHTS, PROCESS_MODULE, Profile, Record
 
 words = st.integers(0, 0xFFFFFFFF)
 modules = st.sampled_from(["", "app", "libworker.so.1", "ä"])
@@ -32,6 +32,7 @@ def records(draw, module: str | None = None) -> Record:
         footprint=draw(words),
         large_from=tuple(draw(st.lists(words, min_size=DOUBLINGS, max_size=DOUBLINGS))),
         small_at_once=tuple(draw(st.lists(words, min_size=EIGHTS, max_size=EIGHTS))),
+        alignment=tuple(draw(st.lists(st.sampled_from([0, *ALIGNMENTS]), min_size=DOUBLINGS, max_size=DOUBLINGS))),
     )
 
 

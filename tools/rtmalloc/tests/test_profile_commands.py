@@ -22,7 +22,7 @@ from rtmalloc_tools.profile.level import ALIKE, LITTLE, TELLS, levelled
 from rtmalloc_tools.profile.memory import most_memory, shared
 from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import BLOCK_MAX, block_size
-from rtmalloc_tools.profile.stores import eights_that_share, large_stores, stores_of
+from rtmalloc_tools.profile.stores import eights_that_share, large_stores, room_before, stores_of
 from rtmalloc_tools.profile.weight import block_bytes, weight
 
 
@@ -212,6 +212,21 @@ MIB = 1 << 20
 def test_large_sizes_share_a_store_where_that_is_less(blocks, at_once, stores):
     large_from = tuple(at_once.get(doubling, 0) for doubling in range(25))
     assert large_stores(record(blocks=bins_of(blocks), bins=273, large_from=large_from), BLOCK_MAX) == stores
+
+
+def test_sizes_that_are_aligned_share_no_store():
+    # Blocks of 1 and 2 MiB that take turns with blocks of 300 KiB; of the first doubling some are aligned to 64 KiB.
+    sizes = bins_of({320 << 10: 4, MIB: 4, 2 * MIB: 4})
+    large_from = (4,) * 6 + (0,) * (DOUBLINGS - 6)
+    usual = record(blocks=sizes, bins=273, large_from=large_from)
+    assert large_stores(usual, BLOCK_MAX) == [(4, 2 * MIB)] and room_before(usual, BLOCK_MAX) == 0
+    aligned = replace(usual, alignment=(0, 0, 0, 1 << 16) + (0,) * (DOUBLINGS - 4))
+    assert large_stores(aligned, BLOCK_MAX) == [(4, 2 * MIB), (4, 320 << 10)]
+    assert room_before(aligned, BLOCK_MAX) == (1 << 16) - 4096
+    wider = replace(aligned, alignment=(0, 0, 0, 1 << 20) + (0,) * (DOUBLINGS - 4))
+    assert room_before(wider, BLOCK_MAX) == (1 << 16) - 4096  # no block of 320 KiB is aligned to more
+    assert room_before(aligned, MIB) == 0
+    assert maximum(usual, aligned).alignment == maximum(aligned, usual).alignment == aligned.alignment
 
 
 @pytest.mark.parametrize(

@@ -49,17 +49,19 @@ def test_the_layout_is_as_documented():
                 footprint=95,
                 large_from=(2, 1, *[0] * 23),
                 small_at_once=(4, *[0] * 8),
+                alignment=(0, 8192, *[0] * 23),
             )
         )
     )
-    size = 72 + 4 * BINS + 48 + 4 * 25 + 4 * 9
+    size = 72 + 4 * BINS + 48 + 4 * 25 + 4 * 9 + 4 * 25
     assert contents[:8] == b"RTMPROF\n"
-    assert struct.unpack_from("<IIQIIIIQQ", contents, 8) == (7, 64, 7, 1, size, BINS, 1, 64 + size, 0)
+    assert struct.unpack_from("<IIQIIIIQQ", contents, 8) == (8, 64, 7, 1, size, BINS, 1, 64 + size, 0)
     assert contents[64 : 64 + 56] == b"app".ljust(56, b"\0")
     assert struct.unpack_from("<QII", contents, 64 + 56) == (0x1234, 1, 0)
     assert struct.unpack_from("<II", contents, 64 + 72) == (0, 5)
     assert struct.unpack_from("<15I", contents, 64 + 72 + 4 * BINS) == (3, 2, 1, 50, 9, 8, 0, 44, 6, 7, 90, 95, 2, 1, 0)
-    assert struct.unpack_from("<2I", contents, 64 + size - 36) == (4, 0)
+    assert struct.unpack_from("<2I", contents, 64 + size - 136) == (4, 0)
+    assert struct.unpack_from("<3I", contents, 64 + size - 100) == (0, 8192, 0)
     assert len(contents) == 64 + size
 
 
@@ -121,7 +123,7 @@ def test_every_truncation_is_seen():
     ("change", "reason"),
     [
         (lambda c: b"PROFILE\n" + c[8:], "is not a profile"),
-        (lambda c: put(c, 8, "<I", 2), "format version 2; this rtmalloc reads version 7"),
+        (lambda c: put(c, 8, "<I", 2), "format version 2; this rtmalloc reads version 8"),
         (lambda c: c + b"\0", "has bytes behind its end"),
         (lambda c: put(c, 64 + 80, "<I", 99), "its checksum does not fit"),
         (lambda c: sealed(put(c, 12, "<I", 128)), "a header of 128 bytes"),
@@ -135,6 +137,7 @@ def test_every_truncation_is_seen():
         (lambda c: sealed(put(c, 64 + 68, "<I", 0)), "record 0: has flags 0x0 and module '*'"),
         (lambda c: sealed(put(c, 64 + 4, "<B", 65)), "record 0: the module's name is not padded"),
         (lambda c: sealed(put(c, 64, "<B", 0xFF)), "record 0: the module's name b'\\xff' is not UTF-8"),
+        (lambda c: sealed(put(c, len(c) - 4, "<I", 5000)), "record 2: has alignments that cannot be: 5000"),
         (lambda c: sealed(c[:64] + b"*" * 56 + c[120:]), "record 0: the module's name is not padded"),
     ],
 )

@@ -16,6 +16,7 @@ from rtmalloc_tools.profile.profile_format import read_profile
 from rtmalloc_tools.run.record import GAVE_UP
 
 BUILT = Path(os.environ.get("RTM_LIBRARY", checkout() / "build" / LIBRARY))
+WIDE = BUILT.parent / "tests" / "modes" / "wide"
 CONTROL_LOOP = BUILT.parent / "examples" / "realtime" / "control_loop"
 PYTHON = Path(sys.executable).resolve()
 pytestmark = pytest.mark.skipif(not BUILT.is_file(), reason="the library is not built")
@@ -122,6 +123,19 @@ def test_the_control_loop_runs_sealed_with_headroom_for_its_races(command: Comma
         # The certificate knows beforehand, to the byte.
         done = command("bound", "--library", BUILT, "--profile", "raised.rtp", "--only", "pag/free/page", "--json")
         assert json.loads(done.stdout)["memory"][mode]["bytes"] == report["prepared_bytes"], mode
+
+
+@pytest.mark.skipif(not WIDE.is_file(), reason="the program is not built")
+def test_the_certificate_knows_what_alignments_take(command: Command, tmp_path: Path) -> None:
+    for most in (16, 512):  # KiB: the runs differ, so that there is something in common
+        assert record(command, "--", WIDE, 1, most).returncode == 0
+    done = command("bound", "--library", BUILT, "--profile", "app.rtp", "--only", "pag/free/page", "--json")
+    memory = json.loads(done.stdout)["memory"]
+    for mode in ("seg", "pag"):
+        options = ["--mode", mode, "--profile", "app.rtp", "--seal", "--report", "report.json"]
+        assert command("run", "--library", BUILT, *options, "--", WIDE, 2, 512).returncode == 0
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert (report["misses"], report["prepared_bytes"]) == (0, memory[mode]["bytes"]), mode
 
 
 def test_the_processes_of_a_script_are_told_of(command: Command) -> None:

@@ -26,6 +26,7 @@ OPERATIONS = (
     "calloc",
     "realloc",
     "aligned_alloc",
+    "wide aligned_alloc",
     "thread create",
     "thread start",
     "thread takeover",

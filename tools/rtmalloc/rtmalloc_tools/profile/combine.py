@@ -89,7 +89,12 @@ def maximum(a: Record, b: Record) -> Record:
         footprint=max(a.footprint, b.footprint),
         large_from=at_once(a, b, lambda one: one.large_from, large_bins_from),
         small_at_once=at_once(a, b, lambda one: one.small_at_once, lambda eight: range_slice(eight_bins(eight))),
+        alignment=most_aligned(a, b),
     )
+
+
+def most_aligned(a: Record, b: Record) -> tuple[int, ...]:
+    return tuple(max(pair) for pair in zip(a.alignment, b.alignment, strict=True))
 
 
 def large_bins_from(doubling: int) -> slice:
@@ -117,6 +122,10 @@ def eight_name(eight: int) -> str:
     return f"blocks of {block_size(bins[0])} to {block_size(bins[-1])} at one time"
 
 
+def alignment_name(doubling: int) -> str:
+    return f"alignment of blocks above {in_words(BLOCK_MAX << doubling)}"
+
+
 def fields(record: Record) -> Iterator[tuple[str, int]]:
     for number, count in enumerate(record.blocks):
         yield f"blocks of {block_size(number)}", count
@@ -133,6 +142,8 @@ def fields(record: Record) -> Iterator[tuple[str, int]]:
         yield large_name(number), count
     for number, count in enumerate(record.small_at_once):
         yield eight_name(number), count
+    for number, alignment in enumerate(record.alignment):
+        yield alignment_name(number), alignment
 
 
 def compare(a: Profile, b: Profile, names: Sequence[str]) -> list[Change]:
@@ -184,6 +195,9 @@ def grows_beyond(known: Profile, grown: Profile, headroom: float) -> list[Change
         for eight, (old, new) in enumerate(zip(had.small_at_once, record.small_at_once, strict=True)):
             if new > int(old * (1 + headroom)) and shares(had, eight):
                 changes.append(Change(record.name, eight_name(eight), old, new))
+        for number, (old, new) in enumerate(zip(had.alignment, record.alignment, strict=True)):
+            if new > old:
+                changes.append(Change(record.name, alignment_name(number), old, new))
     return changes
 
 

@@ -19,7 +19,7 @@ from rtmalloc_tools.profile.size_classes import (
     SEGMENT,
     block_size,
 )
-from rtmalloc_tools.profile.stores import Store, large_stores
+from rtmalloc_tools.profile.stores import Store, large_stores, room_before
 
 EXTENT_GRANULES = 1020  # of a segment (src/extent.h)
 
@@ -78,6 +78,7 @@ class Extent:
 
     granules: int
     stores: list[Store]  # of the spans that have one, and of all larger blocks
+    room: int  # bytes before stores, so that they are aligned
 
     @property
     def bytes(self) -> int:
@@ -116,7 +117,7 @@ def with_stores_above(record: Record, spans_most: int, shares: bool) -> Extent:
     ]
     left = without_larger(record, spans_most) if spans_most < EXTENT_MAX else record
     left = replace(left, footprint=footprint_without(record, spans_most))
-    return Extent(extent_granules(left, shares), stores)
+    return Extent(extent_granules(left, shares), stores, room_before(record, spans_most))
 
 
 def doublings() -> Iterator[int]:

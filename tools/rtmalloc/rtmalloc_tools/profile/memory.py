@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rtmalloc_tools.profile.common import common
 from rtmalloc_tools.profile.extent import EXTENT_GRANULES, extent_granules, leaves_much_free, plan_extent
 from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.profile_format import Profile, Record
 from rtmalloc_tools.profile.size_classes import (
+    BLOCK_MAX,
     EXTENT_MAX,
     EXTENT_PAGES_PART,
     GRANULE,
@@ -19,7 +20,7 @@ from rtmalloc_tools.profile.size_classes import (
     block_size,
     round_up,
 )
-from rtmalloc_tools.profile.stores import Store, eights_that_share, stores_of
+from rtmalloc_tools.profile.stores import Store, eights_that_share, room_before, stores_of
 
 MEANINGS = {
     "pag": "Exact: all that the allocator makes ready for this profile, and all that its program can need, in whatever "
@@ -92,6 +93,16 @@ def tree_bytes(blocks: int) -> int:
     return round_up((zero + one + two + 1) * WORD, 64)
 
 
+class Plan(NamedTuple):
+    granules: int  # of the extent
+    stores: list[Store]
+    room: int  # bytes before stores, so that they are aligned
+
+    @property
+    def store_bytes(self) -> int:
+        return sum(round_up(count * size, GRANULE) for count, size in self.stores) + self.room
+
+
 @dataclass(frozen=True)
 class Thread:
     """What a thread has for itself, and if it may take chunks of the shared reserve. Or what all have in common, and
@@ -101,12 +112,11 @@ class Thread:
     shares: bool = False
     eights: frozenset[int] = frozenset()
 
-    def plan(self, mode: str) -> tuple[int, list[Store]]:
-        """Granules of the extent, and the stores."""
+    def plan(self, mode: str) -> Plan:
         if mode == "pag":
-            return 0, stores_of(self.record, self.eights)
+            return Plan(0, stores_of(self.record, self.eights), room_before(self.record, BLOCK_MAX))
         extent = plan_extent(self.record, self.shares)
-        return extent.granules, extent.stores
+        return Plan(extent.granules, extent.stores, extent.room)
 
 
 @dataclass(frozen=True)
@@ -202,32 +212,28 @@ def extent_bytes(granules: int, chunks: int, layout: Layout) -> int:
     return 2 * (leaves * EXTENT_LEAF + groups * layout.hint_group)
 
 
-def store_bytes(stores: list[Store]) -> int:
-    return sum(round_up(count * size, GRANULE) for count, size in stores)
-
-
 def run_bytes(plan: Shared, mode: str, layout: Layout, records: int) -> int:
     """All that is locked but the index: in the order of src/prepare.c."""
-    threads = [(thread, *thread.plan(mode)) for thread in plan.heaps]
+    threads = [(thread, thread.plan(mode)) for thread in plan.heaps]
     hints = round_up(round_up(plan.chunks * WORD, EXTENT_ALIGNMENT) + plan.chunks * 2 * EXTENT_LEAF, EXTENT_ALIGNMENT)
     heaps, blocks = round_up((records + bool(plan.common)) * WORD, LINE), 0
-    for thread, granules, stores in threads:
+    for thread, its in threads:
         heaps += round_up(layout.heap, LINE) + round_up(layout.stores, LINE)
-        heaps += sum(tree_bytes(count) for count, _ in stores)
-        blocks += store_bytes(stores)
+        heaps += sum(tree_bytes(count) for count, _ in its.stores)
+        blocks += its.store_bytes
         if mode == "seg":
-            hints += round_up(extent_bytes(granules, plan.chunks if thread.shares else 0, layout), EXTENT_ALIGNMENT)
+            hints += round_up(extent_bytes(its.granules, plan.chunks if thread.shares else 0, layout), EXTENT_ALIGNMENT)
     run = Run()
     run.at = run.extents = (round_up(hints + heaps, GRANULE) + blocks) // GRANULE
-    for part in sorted(granules % EXTENT_GRANULES for _, granules, _ in threads):
+    for part in sorted(its.granules % EXTENT_GRANULES for _, its in threads):
         if part:
             run.place(part, layout)
     for _ in range(plan.chunks):
         run.place(CHUNK, layout)
-    for _ in range(sum(granules // EXTENT_GRANULES for _, granules, _ in threads)):
+    for _ in range(sum(its.granules // EXTENT_GRANULES for _, its in threads)):
         run.place(EXTENT_GRANULES, layout)
     run.leave(run.at, layout)
-    return run.bytes + slot_bytes(sum(len(stores) for _, _, stores in threads), layout)
+    return run.bytes + slot_bytes(sum(len(its.stores) for _, its in threads), layout)
 
 
 def slot_bytes(stores: int, layout: Layout) -> int:
@@ -251,8 +257,8 @@ def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
     plan = shared(profile, mode)
     blocks = plan.chunks * CHUNK * GRANULE
     for thread in plan.heaps:
-        granules, stores = thread.plan(mode)
-        blocks += store_bytes(stores) + granules * GRANULE
+        its = thread.plan(mode)
+        blocks += its.store_bytes + its.granules * GRANULE
     if layout is None:
         return Memory(blocks, 0)
     locked = run_bytes(plan, mode, layout, len(profile.records))

@@ -14,7 +14,7 @@ from rtmalloc_tools.files import read_bytes, write_whole
 from rtmalloc_tools.mistakes import Mistake
 
 MAGIC = b"RTMPROF\n"
-VERSION = 7
+VERSION = 8
 HEADER = struct.Struct(
     "<8sIIQIIIIQQQ"
 )  # magic version header_bytes build threads record_bytes bins runs bytes 0 checksum
@@ -24,8 +24,9 @@ FIXED = struct.Struct("<56sQII")  # module, offset, index, flags
 DOUBLINGS = 25  # of the sizes above 32 KiB
 EIGHTS = 9  # of the bins of blocks in pages
 # pages[3], granules, span_granules, span_largest, threads_peak, page_granules, least, granules_least, together,
-# footprint, and the two above
-TAIL_WORDS = 12 + DOUBLINGS + EIGHTS
+# footprint, the two above, and for each doubling an alignment
+TAIL_WORDS = 12 + DOUBLINGS + EIGHTS + DOUBLINGS
+ALIGNMENTS = tuple(1 << shift for shift in range(13, 23))  # bytes: above a granule, and what a store can have
 MODULE_BYTES = 56
 BINS_LEAST, BINS_MOST = 73, 4096
 WHOLE_PROCESS = 1
@@ -56,6 +57,7 @@ class Record:
     footprint: int  # granules of pages and medium blocks, and of what was free between them
     large_from: tuple[int, ...]  # per doubling: blocks larger than 32 KiB << i at one time
     small_at_once: tuple[int, ...]  # per eight bins: blocks of the bins 8i + 1 to 8i + 8 at one time
+    alignment: tuple[int, ...]  # per doubling: the largest above a granule that was asked for, bytes; 0: none
 
     @property
     def key(self) -> Key:
@@ -119,7 +121,7 @@ def encode_record(record: Record, bins: int) -> bytes:
     fixed = FIXED.pack(record.module.encode(), record.offset, record.index, flags)
     tail = record.granules, record.span_granules, record.span_largest, record.threads_peak, record.page_granules
     least = record.least, record.granules_least, record.together, record.footprint
-    words = (*record.blocks, *record.pages, *tail, *least, *record.large_from, *record.small_at_once)
+    words = (*record.blocks, *record.pages, *tail, *least, *record.large_from, *record.small_at_once, *record.alignment)
     return fixed + struct.pack(f"<{bins + TAIL_WORDS}I", *words)
 
 
@@ -181,8 +183,11 @@ def decode_record(contents: bytes, at: int, bins: int, bad: Complaint) -> Record
     if words[0]:
         raise bad("has a count in bin 0.")
     blocks, tail = words[:bins], words[bins:]
-    large, small = tail[12 : 12 + DOUBLINGS], tail[12 + DOUBLINGS :]
-    return Record(module, offset, index, bool(flags), blocks, (tail[0], tail[1], tail[2]), *tail[3:12], large, small)
+    large, small, alignment = tail[12 : -EIGHTS - DOUBLINGS], tail[-EIGHTS - DOUBLINGS : -DOUBLINGS], tail[-DOUBLINGS:]
+    if not {*alignment} <= {0, *ALIGNMENTS}:
+        raise bad(f"has alignments that cannot be: {', '.join(map(str, sorted({*alignment} - {0, *ALIGNMENTS})))}.")
+    pages = tail[0], tail[1], tail[2]
+    return Record(module, offset, index, bool(flags), blocks, pages, *tail[3:12], large, small, alignment)
 
 
 def unique(records: Iterable[Record], name: str) -> tuple[Record, ...]:

@@ -3,6 +3,7 @@ sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, Record
@@ -28,15 +29,32 @@ class Shared:
     stores: tuple[Store, ...]
 
 
+def of_doubling(record: Record, doubling: int, above: int) -> list[Store]:
+    """Of its sizes that are above that many bytes each its own store."""
+    first = CLASSES + 1 + doubling * PER_DOUBLING
+    return [
+        (count, block_size(number))
+        for number, count in enumerate(record.blocks[first : first + PER_DOUBLING], first)
+        if count and block_size(number) > above
+    ]
+
+
+def aligned_stores(record: Record, above: int) -> Iterator[tuple[Store, int]]:
+    """Of doublings some of whose blocks have to be aligned to more than a granule; and the bytes that a store may begin
+    later by, as it is aligned to that, or else to as much as its size is a multiple of."""
+    for doubling, alignment in enumerate(record.alignment):
+        for blocks, size in of_doubling(record, doubling, above) if alignment else ():
+            yield (blocks, size), min(alignment, size & -size) - GRANULE
+
+
+def room_before(record: Record, above: int) -> int:
+    return sum(room for _, room in aligned_stores(record, above))
+
+
 def large_stores(record: Record, above: int) -> list[Store]:
     """Of sizes above that many bytes each its own store, or some doublings of the size one for all (src/plan.c)."""
     doublings = [
-        [
-            (count, block_size(number))
-            for number, count in enumerate(record.blocks[first : first + PER_DOUBLING], first)
-            if count and block_size(number) > above
-        ]
-        for first in range(CLASSES + 1, CLASSES + 1 + DOUBLINGS * PER_DOUBLING, PER_DOUBLING)
+        [] if record.alignment[doubling] else of_doubling(record, doubling, above) for doubling in range(DOUBLINGS)
     ]
     least = [Shared(0, ())]
     for last, own in enumerate(doublings):
@@ -48,7 +66,7 @@ def large_stores(record: Record, above: int) -> list[Store]:
             if made < best.bytes:
                 best = Shared(made, (*least[start].stores, (blocks, own[-1][1])))
         least.append(best)
-    return list(least[-1].stores)
+    return [*least[-1].stores, *(store for store, _ in aligned_stores(record, above))]
 
 
 def eight_bins(eight: int) -> range:
