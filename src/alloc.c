@@ -198,17 +198,22 @@ static void *take_aligned(struct heap *heap, size_t size, size_t alignment) {
   return is_aligned(store, alignment) ? store_take_first(store) : NULL;
 }
 
-// Then what is late, or what all threads have in common.
-static RTM_NOINLINE void *take_aligned_late(struct heap *heap, size_t size, size_t alignment) {
+// Where that has nothing: what is late, or what all threads have in common; or of another heap of the thread's routine, if
+// its own was made without blocks.
+static RTM_NOINLINE void *take_aligned_late(size_t size, size_t alignment) {
+  struct heap *heap = rtm_heap;
   void *block = take_aligned(heap, size, alignment);
-  size_t rounded = block || alignment > STORE_ALIGNMENT_MAX ? 0 : aligned_size(size, alignment);
-  if (rounded < heap->store_from || rounded > BIN_SIZE_MAX) return block;
-  struct span *store = heap->stores->large[bin_large(rounded)];
-  if (is_aligned(store, alignment) && !store_is_empty(store)) block = store_take_again(store);
+  size_t rounded = block || alignment > STORE_ALIGNMENT_MAX ? SIZE_MAX : aligned_size(size, alignment);
+  if (rounded > BIN_SIZE_MAX) return block;
+  unsigned bin = bin_large(rounded);
   const struct stores *common = heap->stores->common;
-  if (block || !common) return block;
-  store = common->large[bin_large(rounded)];
-  return is_aligned(store, alignment) ? store_take_common(store) : NULL;
+  if (rounded >= heap->store_from) {
+    struct span *store = heap->stores->large[bin];
+    if (is_aligned(store, alignment) && !store_is_empty(store)) block = store_take_again(store);
+    if (!block && common && is_aligned(common->large[bin], alignment)) block = store_take_common(common->large[bin]);
+  }
+  if (block || heap->prepared || !heap_change(bin_of_large(rounded))) return block;
+  return take_aligned(rtm_heap, size, alignment);
 }
 
 static void *first_block(size_t size) {
@@ -285,10 +290,11 @@ static void *large_block(size_t size, size_t alignment, bool *zero) {
                      : size <= BIN_SIZE_MAX     ? prepared_large(size, stores)
                                                 : alloc_miss(size),
                      size);
-    void *block = take_aligned_late(heap, size, alignment);
+    void *block = take_aligned_late(size, alignment);
     if (block) return counted(block, size);
-    if (!mode_miss(heap, size)) return out_of_memory();
-    if (stores->extent_max) {
+    heap = rtm_heap;
+    if (!mode_miss(heap, alignment > STORE_ALIGNMENT_MAX ? size : aligned_size(size, alignment))) return out_of_memory();
+    if (heap->stores->extent_max) {
       extent_collect(heap);
       block = extent_aligned(heap, size, alignment);
       if (block) return counted(block, size);
@@ -297,17 +303,15 @@ static void *large_block(size_t size, size_t alignment, bool *zero) {
     if (!heap) return out_of_memory();
   }
   if (!limits_permit(heap, size)) return no_memory();
-  size_t made = size;
-  if (RTM_UNLIKELY(heap->record != NULL) && alignment > GRANULE_SIZE && alignment <= STORE_ALIGNMENT_MAX) {
-    made = aligned_size(size, alignment);
-    record_aligned(heap->record, made, alignment);
-  }
+  bool records = heap->record && alignment > GRANULE_SIZE && alignment <= STORE_ALIGNMENT_MAX;
+  size_t made = RTM_UNLIKELY(records) ? aligned_size(size, alignment) : size;
   void *block = try_large(heap, made, alignment, zero);
   if (RTM_UNLIKELY(!block) && !mode_is_sealed()) {
     alloc_trim();
     block = try_large(heap, made, alignment, zero);
     while (!block && try_again(size)) block = try_large(heap, made, alignment, zero);
   }
+  if (RTM_UNLIKELY(records) && block) record_aligned(heap->record, made, alignment);
   return limits_kept(heap, block, size) ? counted(block, size) : out_of_memory();
 }
 

@@ -121,6 +121,7 @@ static void count_doublings(struct record *record, unsigned doubling) {
 }
 
 void record_large(struct record *record, size_t bytes) {
+  if (bytes > BIN_SIZE_MAX) return;  // has no bin
   unsigned bin = bin_of(bytes);
   uint32_t now = atomic_fetch_add_explicit(&record->large[bin], 1, memory_order_relaxed) + 1;
   most(&record->peaks.blocks[CLASSES + 1 + bin], now);
@@ -134,6 +135,7 @@ void record_large(struct record *record, size_t bytes) {
 }
 
 void record_aligned(struct record *record, size_t bytes, size_t alignment) {
+  if (bytes > BIN_SIZE_MAX) return;
   most(&record->peaks.alignment[bin_of(bytes) / CLASSES_PER_DOUBLING], (uint32_t)alignment);
   // An extent looks for a span that has room for what is before the block.
   size_t granules = (bytes + alignment - GRANULE_SIZE) >> GRANULE_SHIFT;
@@ -141,6 +143,7 @@ void record_aligned(struct record *record, size_t bytes, size_t alignment) {
 }
 
 void record_large_gone(struct record *record, size_t bytes) {
+  if (bytes > BIN_SIZE_MAX) return;
   unsigned bin = bin_of(bytes);
   atomic_fetch_sub_explicit(&record->large[bin], 1, memory_order_relaxed);
   atomic_fetch_sub_explicit(&record->doubling[bin / CLASSES_PER_DOUBLING], 1, memory_order_relaxed);

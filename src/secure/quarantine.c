@@ -92,6 +92,8 @@ bool secure_delay(struct span *span, void *block) {
   struct quarantine *q = heap->quarantine;
   if (!q) return false;
   if ((span_tag(span) & ~(uintptr_t)TAG_SLOW) != (uintptr_t)heap) return false;
+  // A profile counts a huge block until it is freed: it has none more that could wait.
+  if (span->kind == SPAN_STORE && span->store_size > MEDIUM_MAX) return false;
   if (rtm_options.count) stats_count_free(span->kind, (size_t)span->length << GRANULE_SHIFT);
   if (RTM_UNLIKELY(heap->limited)) limits_give(&heap->limits, alloc_block_size(block));
   size_t size = span->kind == SPAN_STORE ? span->store_size : span_is_page(span) ? rtm_shape[span->kind].block_size : 0;

@@ -512,6 +512,36 @@ def test_alignments_above_4_kib_are_covered_in_any_order(mode: str, most: str, t
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_thread_whose_heap_has_no_aligned_blocks_changes_to_one_that_has(mode: str, tmp_path: Path) -> None:
+    profile, report = tmp_path / "wide.rtp", tmp_path / "wide.json"
+    assert run("wide", "beside", record=str(profile)).returncode == 0
+    for which in ("0", "1"):
+        run("wide", "after", which, profile=str(profile), mode=mode, seal="1", report=str(report))
+        assert json.loads(report.read_text())["misses"] == 0
+
+
+def test_what_was_refused_is_not_recorded(tmp_path: Path) -> None:
+    profile, report = tmp_path / "wide.rtp", tmp_path / "wide.json"
+    assert run("wide", "impossible", record=str(profile)).returncode == 0
+    run("wide", "impossible", profile=str(profile), mode="pag", report=str(report))
+    told = json.loads(report.read_text())
+    assert told["mode"] == "pag" and told["prepared_bytes"] < MIB
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_huge_blocks_do_not_wait_in_a_quarantine_that_no_profile_counts(mode: str, tmp_path: Path) -> None:
+    secure = str(Path(LIBRARY).with_name("librtmalloc-secure.so"))
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
+    plain |= {"LD_PRELOAD": secure, "PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0", "RTMALLOC_SECURE": "quarantine"}
+    command = [sys.executable, "-S", "-c", "for i in range(6): b = None; b = bytearray(3 << 20)"]
+    profile, report = tmp_path / "huge.rtp", tmp_path / "huge.json"
+    subprocess.run(command, env=plain | {"RTMALLOC_RECORD": str(profile)}, check=True)
+    sealed = {"RTMALLOC_PROFILE": str(profile), "RTMALLOC_MODE": mode, "RTMALLOC_SEAL": "1", "RTMALLOC_REPORT": str(report)}
+    subprocess.run(command, env=plain | sealed, check=True)
+    assert json.loads(report.read_text())["misses_huge"] == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_larger_alignment_than_was_recorded_is_a_miss(mode: str, tmp_path: Path) -> None:
     profile, report = tmp_path / "wide.rtp", tmp_path / "wide.json"
     assert run("wide", "1", "64", record=str(profile)).returncode == 0
