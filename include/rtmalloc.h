@@ -96,8 +96,9 @@ enum rtm_miss { RTM_MISS_PAGE, RTM_MISS_SPAN, RTM_MISS_HUGE, RTM_MISS_THREAD, RT
 RTM_API int rtm_save_profile(const char *path);
 
 /* Makes, links, brings in and locks the heaps of a recorded program; `mode` is "seg" or "pag". The calling thread changes
- * to its heap, threads that start later take theirs; other threads keep what they have. Huge blocks from before stay
- * mapped when they are freed. 0; EINVAL (bad file or mode) or
+ * to its heap, threads that start later take theirs. Other threads keep the heaps that they have, which the profile does not
+ * cover: each is counted as a miss of the kind thread, and takes memory from the system as before; nothing goes back any more.
+ * Load before they start. Huge blocks from before stay mapped when they are freed. 0; EINVAL (bad file or mode) or
  * EBUSY (one is loaded already, or the process is sealed) with a line on stderr. Linear in the memory prepared. */
 RTM_API int rtm_load_profile(const char *path, const char *mode);
 

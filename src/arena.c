@@ -740,7 +740,7 @@ void arena_keep(void) {
 
 void arena_set_purge(enum purge purge) {
   os_lock_acquire(&rtm_arena.lock);
-  rtm_arena.purge = purge;
+  RTM_WRITE_RELAXED(rtm_arena.purge, purge);
   set_retained_most();
   os_lock_release(&rtm_arena.lock);
 }

@@ -329,6 +329,18 @@ void heap_begin_prepared(void) {
   process_watch_thread(prepared);
 }
 
+uint32_t heap_keep_from_now(void) {
+  uint32_t threads = 0;
+  os_lock_acquire(&heaps.lock);
+  for (struct heap *heap = atomic_load_explicit(&heaps.all, memory_order_relaxed); heap; heap = heap->next) {
+    if (heap->stores) continue;
+    segment_keep_from_now(heap);
+    threads += heap != rtm_heap && heap_has_thread(heap) && !heap->is_object;
+  }
+  os_lock_release(&heaps.lock);
+  return threads;
+}
+
 void heap_collect(struct heap *heap) {
   remote_collect_all(heap);
   while (heap->waiting) page_release_waiting(heap);

@@ -233,6 +233,7 @@ static const char *load(const char *path, enum mode mode) {
   loading = false;
   profile_drop(&profile);
   if (wrong) return wrong;  // what was made stays unused: the program goes on without the profile
+  arena_set_purge(PURGE_NEVER);
   state.all = made.all;
   state.held = made.bytes + index_bytes;
   state.reserve = made.reserve + reserve;
@@ -269,6 +270,8 @@ int rtm_load_profile(const char *path, const char *name) {
   // As where a profile is loaded at the start: a report tells of misses then, and the fast paths stay.
   rtm_options.count = rtm_options.verbose;
   arena_keep();  // what the program has freed of before, too, goes back without a system call
+  // Threads that have begun keep their heaps, which the profile does not know.
+  for (uint32_t threads = heap_keep_from_now(); threads > 0; threads--) missed(RTM_MISS_THREAD, 0);
   heap_begin_prepared();
   rehearse();
   return 0;

@@ -174,8 +174,9 @@ static const char *set(enum rtm_option option, uint64_t value, int *error) {
     case RTM_OPTION_PURGE:
       if (value > PURGE_NEVER) return "RTM_OPTION_PURGE: expected 0 (lazy), 1 (eager) or 2 (never)";
       rtm_options.purge = (enum purge)value;
+      if (mode_now() != MODE_GENERAL) return NULL;  // nothing goes back
       arena_set_purge(rtm_options.purge);
-      if (rtm_heap != &rtm_no_heap && mode_now() == MODE_GENERAL) segment_keep(rtm_heap, 0);
+      if (rtm_heap != &rtm_no_heap) segment_keep(rtm_heap, 0);
       return NULL;
     case RTM_OPTION_LIMIT:
       rtm_options.limit = value;

@@ -53,7 +53,7 @@ RTM_INLINE void segment_spare_mapped(const struct heap *heap) {
 enum { ORPHANS_FEW = 6 };  // heaps without a thread that keep much
 enum { ALL_OF_LIVE = 65536, LEAST_OF_LIVE = ALL_OF_LIVE / 4, MOST_OF_LIVE = ALL_OF_LIVE * 2, LESS_OF_LIVE = 64 };
 RTM_INLINE bool segment_keeps_too_much(const struct heap *heap, uint64_t of_live) {
-  return heap->dirty > heap->keep && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
+  return heap->dirty > RTM_READ_RELAXED(heap->keep) && heap->dirty > heap->live * of_live / ALL_OF_LIVE;
 }
 // Lets the heap keep 1 MiB more in any case until it changes hands, of 2 MiB that all heaps share; if there is any
 // left.
@@ -80,6 +80,8 @@ RTM_INLINE bool segment_must_shrink_early(const struct heap *heap) {
 void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
 void segment_keep_all(struct heap *heap);
+// The arena gives nothing back any more (PURGE_NEVER): for any thread's heap, which may be in the middle of an operation.
+void segment_keep_from_now(struct heap *heap);
 
 // ---- descriptors ----
 
@@ -410,7 +412,7 @@ RTM_INLINE bool segment_purge_contents(const struct span *span) {
 
 // Gives the contents of a free span back that is in no set.
 RTM_INLINE void segment_purge(struct heap *heap, struct span *span) {
-  if (RTM_UNLIKELY(heap->purges_unusually) || RTM_UNLIKELY(!segment_purge_contents(span)))
+  if (RTM_UNLIKELY(RTM_READ_RELAXED(heap->purges_unusually)) || RTM_UNLIKELY(!segment_purge_contents(span)))
     segment_purge_unusual(heap, span);
   else
     segment_purged(heap, span);

@@ -187,6 +187,35 @@ static void save_in_children(void) {
   printf("children %d\n", failed);
 }
 
+static pthread_barrier_t begun;
+static void *fill_often(void *unused) {
+  static void *blocks[1000];
+  for (int round = 0; round < 20; round++) {
+    for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(20000), round, 20000);
+    for (int i = 0; i < 1000; i++) free(blocks[i]);
+    if (round) continue;
+    pthread_barrier_wait(&begun);
+    pthread_barrier_wait(&begun);
+  }
+  return unused;
+}
+
+// A thread that has begun before keeps its heap: counted, and what it has had stays.
+static void load_beside_a_thread(void) {
+  pthread_t thread;
+  struct rtm_stats before, after;
+  pthread_barrier_init(&begun, NULL, 2);
+  pthread_create(&thread, NULL, fill_often, NULL);
+  pthread_barrier_wait(&begun);
+  printf("load %d\n", rtm_load_profile(profile, "seg"));
+  printf("seal %d, threads missed %llu\n", rtm_seal(), (unsigned long long)rtm_misses_of(RTM_MISS_THREAD));
+  rtm_stats(&before);
+  pthread_barrier_wait(&begun);
+  pthread_join(thread, NULL);
+  rtm_stats(&after);
+  printf("given back %d\n", after.purged != before.purged);
+}
+
 static void save_without_record(void) { printf("save %d\n", rtm_save_profile("/tmp/never")); }
 
 int main(int count, char **arguments) {
@@ -194,6 +223,7 @@ int main(int count, char **arguments) {
     const char *name;
     void (*run)(void);
   } scenarios[] = {{"load_late", load_late},
+                   {"load_beside_a_thread", load_beside_a_thread},
                    {"seal_twice", seal_twice},
                    {"seal_by_two_threads", seal_by_two_threads},
                    {"rehearse_threads", rehearse_threads},

@@ -781,6 +781,7 @@ def test_memory_that_may_not_be_locked_is_a_warning(profile: Path) -> None:
     ("scenario", "stdout", "stderr"),
     [
         ("load_late", "load 0\nagain 16\n", "loaded already"),
+        ("load_beside_a_thread", "load 0\nseal 0, threads missed 1\ngiven back 0\n", ""),
         ("seal_twice", "load 0\nseal 0\nseal 114\nload 16\nunseal 0\nunseal 114\n", "sealed already"),
         ("seal_by_two_threads", "load 0\nsum 114\n", "sealed already"),
         ("seal_in_general", "seal 22\n", "the mode is general"),
