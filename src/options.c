@@ -5,10 +5,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "heap.h"
 #include "message.h"
 #include "mode.h"
+#include "os/file.h"
 #include "process.h"
 #include "rtmalloc.h"
 #include "secure/secure.h"
@@ -20,7 +22,7 @@ extern char **environ;
 
 // The environment before libc has set `environ`, which is possible when another library's loader code allocates.
 static char *early;
-enum { EARLY_BYTES = 16384 };
+enum { EARLY_BYTES = 16384, PATH_BYTES = 4096 };
 
 static const char *find_in(const char *entry, const char *name, size_t length) {
   return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
@@ -114,21 +116,35 @@ static void read_signal(const char *name, int *number) {
   if (!*number) message_warn(name, value, "expected USR1, USR2, HUP, TERM or INT; no signal saves the profile");
 }
 
-static void read_all(struct options *o) {
-  const char *value = get("RTMALLOC_PURGE");
-  if (value && *value) {
-    if (strcmp(value, "eager") == 0)
-      o->purge = PURGE_EAGER;
-    else if (strcmp(value, "never") == 0)
-      o->purge = PURGE_NEVER;
-    else if (strcmp(value, "lazy") != 0)
-      message_warn("RTMALLOC_PURGE", value, "expected eager, lazy or never; lazy is used");
-  }
-  read_bytes("RTMALLOC_LIMIT", &o->limit);
-  read_bytes("RTMALLOC_RESERVE", &o->reserve);
+// What is written when the program ends lies where it would lie now, wherever the program goes (chdir).
+static void make_absolute(char *name, size_t size) {
+  char folder[PATH_BYTES];
+  int saved = errno;
+  if (!*name || *name == '/' || !getcwd(folder, sizeof folder)) *folder = 0;
+  errno = saved;
+  if (!*folder) return;
+  size_t length = strlen(folder), more = strlen(name) + 1;
+  if (length + 1 + more > size) return;
+  memmove(name + length + 1, name, more);
+  memcpy(name, folder, length);
+  name[length] = '/';
+}
+
+// RTMALLOC_PROGRAM: not for those that start it, nor for those that it starts, which have the same environment.
+static bool is_for_this_program(void) {
+  char path[PATH_BYTES];
+  const char *wanted = get("RTMALLOC_PROGRAM");
+  if (!wanted || !*wanted || !os_program_path(path, sizeof path)) return true;
+  const char *last = strrchr(path, '/');
+  return strcmp(last ? last + 1 : path, wanted) == 0;
+}
+
+static void read_real_time(struct options *o) {
   read_flag("RTMALLOC_VERBOSE", &o->verbose);
   read_name("RTMALLOC_REPORT", o->report, sizeof o->report);
   read_name("RTMALLOC_RECORD", o->record, sizeof o->record);
+  make_absolute(o->report, sizeof o->report);
+  make_absolute(o->record, sizeof o->record);
   read_name("RTMALLOC_PROFILE", o->profile, sizeof o->profile);
   static const char *const modes[] = {"general", "seg", "pag", NULL}, *const on_miss[] = {"count", "report", "abort",
                                                                                           "null", NULL};
@@ -145,6 +161,21 @@ static void read_all(struct options *o) {
     o->profile[0] = 0;
     o->seal = false;
   }
+}
+
+static void read_all(struct options *o) {
+  const char *value = get("RTMALLOC_PURGE");
+  if (value && *value) {
+    if (strcmp(value, "eager") == 0)
+      o->purge = PURGE_EAGER;
+    else if (strcmp(value, "never") == 0)
+      o->purge = PURGE_NEVER;
+    else if (strcmp(value, "lazy") != 0)
+      message_warn("RTMALLOC_PURGE", value, "expected eager, lazy or never; lazy is used");
+  }
+  read_bytes("RTMALLOC_LIMIT", &o->limit);
+  read_bytes("RTMALLOC_RESERVE", &o->reserve);
+  if (is_for_this_program()) read_real_time(o);
   const char *secure = get("RTMALLOC_SECURE");
   if (SECURE_VARIANT)
     secure_start(secure, o->mode != 0);

@@ -520,6 +520,26 @@ def test_a_thread_whose_heap_has_no_aligned_blocks_changes_to_one_that_has(mode:
         assert json.loads(report.read_text())["misses"] == 0
 
 
+@pytest.mark.parametrize(("program", "reports"), [({}, 2), ({"program": "load"}, 1), ({"program": "loa"}, 0)])
+def test_options_may_be_for_one_program_alone(program: dict[str, str], reports: int, tmp_path: Path) -> None:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
+    options = {"report": str(tmp_path / "%p.json"), "record": str(tmp_path / "load.rtp"), **program}
+    plain |= {"LD_PRELOAD": LIBRARY} | {f"RTMALLOC_{name.upper()}": value for name, value in options.items()}
+    subprocess.run(["timeout", "60", PROGRAMS / "load"], env=plain, capture_output=True, check=True)
+    assert len(list(tmp_path.glob("*.json"))) == reports
+    assert (tmp_path / "load.rtp").exists() == (reports > 0)
+
+
+def test_files_lie_where_the_program_was_started(tmp_path: Path) -> None:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
+    plain |= {"LD_PRELOAD": LIBRARY, "RTMALLOC_REPORT": "r.json", "RTMALLOC_RECORD": "p.rtp"}
+    (tmp_path / "elsewhere").mkdir()
+    command = [sys.executable, "-c", "import os; os.chdir('elsewhere')"]
+    subprocess.run(command, env=plain, cwd=tmp_path, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "p.rtp", "r.json"}
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_what_was_refused_is_not_recorded(tmp_path: Path) -> None:
     profile, report = tmp_path / "wide.rtp", tmp_path / "wide.json"
     assert run("wide", "impossible", record=str(profile)).returncode == 0

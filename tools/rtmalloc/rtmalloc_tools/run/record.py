@@ -149,7 +149,7 @@ def many_processes(plan: Plan, processes: int) -> str:
     """A start script, or a server's children: one profile has the peaks of all, and is larger than any needs."""
     return (
         f"  {processes} processes recorded in that run, and their peaks are merged. If {plan.command[0]} is a script "
-        "that starts the program, record the program itself."
+        "that starts the program, record the program itself, or name it in RTMALLOC_PROGRAM."
     )
 
 
