@@ -12,7 +12,7 @@ from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile import show as tables
 from rtmalloc_tools.profile.combine import compare, each_apart, with_headroom
 from rtmalloc_tools.profile.combine import merge as merge_profiles
-from rtmalloc_tools.profile.profile_format import read_profile, write_profile
+from rtmalloc_tools.profile.profile_format import read_profile, refusal, write_profile
 from rtmalloc_tools.shares import share
 from rtmalloc_tools.suggestions import SuggestingGroup
 
@@ -61,12 +61,14 @@ def diff(
 
 @app.command()
 def check(files: Files) -> None:
-    """Say of each file whether it is a whole, undamaged profile; exit status 1 if one is not."""
+    """Say of each file whether it is a whole, undamaged profile of this build; exit status 1 if one is not."""
     good = True
     console = Console()
     for path in files:
         try:
             profile = read_profile(path)
+            if wrong := refusal(profile):
+                raise Mistake(f"{path}: {wrong}")
             text = f"{path}: good: {len(profile.records)} records, runs {profile.runs}, build {profile.build:#x}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
         except Mistake as mistake:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, PROCESS_MODULE, Profile, Record
+from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, PROCESS_MODULE, Profile, Record, build_here
 
 BINS = 80
 
@@ -28,5 +28,5 @@ def record(module: str = "", offset: int = 0, index: int = 0, blocks: dict[int, 
     return Record(module, offset, index, module == PROCESS_MODULE, counts, **fields)
 
 
-def profile(*records: Record, build: int = 7, bins: int = BINS, runs: int = 1) -> Profile:
-    return Profile(build, bins, runs, tuple(sorted(records, key=lambda r: r.key)))
+def profile(*records: Record, build: int | None = None, bins: int = BINS, runs: int = 1) -> Profile:
+    return Profile(build_here() if build is None else build, bins, runs, tuple(sorted(records, key=lambda r: r.key)))

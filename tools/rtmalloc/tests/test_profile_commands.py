@@ -356,6 +356,18 @@ def test_an_eight_of_one_size_may_have_the_store_of_its_last():
     assert stores_of(one) == [(2502, 256)] and eights_that_share(one) == {1}
 
 
+def test_a_profile_of_another_build_is_not_good(rtmalloc, tmp_path):
+    other = tmp_path / "other.rtp"
+    write_profile(other, profile(record("", 0, 0, {1: 5}), build=7))
+    for command in (("profile", "check", other), ("bound", "--profile", other)):
+        status, told, complaint = rtmalloc(*command)
+        assert (
+            status
+            and "other" in told + complaint
+            and "recorded with another build of rtmalloc (0x7" in told + complaint
+        )
+
+
 def test_headroom_is_no_difference_between_runs(files, rtmalloc, tmp_path):
     steady = record("", 0, 0, {1: 7, 64: 3, 70: 1})
     steady = replace(steady, least=weight(steady))

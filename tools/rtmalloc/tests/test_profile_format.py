@@ -50,7 +50,8 @@ def test_the_layout_is_as_documented():
                 large_from=(2, 1, *[0] * 23),
                 small_at_once=(4, *[0] * 8),
                 alignment=(0, 8192, *[0] * 23),
-            )
+            ),
+            build=7,
         )
     )
     size = 72 + 4 * BINS + 48 + 4 * 25 + 4 * 9 + 4 * 25

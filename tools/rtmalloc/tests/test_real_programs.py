@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rtmalloc_tools.places import LIBRARY, checkout
-from rtmalloc_tools.profile.profile_format import read_profile
+from rtmalloc_tools.profile.profile_format import build_here, read_profile
 from rtmalloc_tools.run.record import GAVE_UP
 
 BUILT = Path(os.environ.get("RTM_LIBRARY", checkout() / "build" / LIBRARY))
@@ -80,6 +80,7 @@ def test_python_is_stable_and_sealed_it_misses_nothing(command: Command, tmp_pat
     assert "stable after 4 runs: within 5% for 3 runs in a row" in done.stdout
     assert "processes recorded" not in done.stdout
     profile = read_profile(tmp_path / "app.rtp")
+    assert profile.build == build_here()
     assert profile.runs == 4 and [entry.name for entry in profile.records] == ["whole process", "main thread #0"]
     assert sum(profile.records[1].blocks) > 1000
     options = ["--mode", "pag", "--profile", "app.rtp", "--seal", "--on-miss", "abort", "--report", "report.json"]

@@ -17,9 +17,9 @@ from rtmalloc_tools.bound.observed import read_observed
 from rtmalloc_tools.bound.page import render
 from rtmalloc_tools.bound.rows import PATHS_FILE, Row, read_paths
 from rtmalloc_tools.files import write_whole
-from rtmalloc_tools.mistakes import unknown_name
+from rtmalloc_tools.mistakes import Mistake, unknown_name
 from rtmalloc_tools.profile.memory import STRUCTURES, Layout, most_memory
-from rtmalloc_tools.profile.profile_format import read_profile
+from rtmalloc_tools.profile.profile_format import read_profile, refusal
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ def run(request: Request, console: Console) -> int:
     rows = select(paths.rows, request.path or request.only)
     observed = read_observed(request.observed, paths.rows) if request.observed else {}
     profile = read_profile(request.profile) if request.profile else None
+    if profile and (wrong := refusal(profile)):
+        raise Mistake(f"{request.profile}: {wrong}")
     analyser = Analyser(read_binary(request.library), paths)
     memory = None
     if profile:

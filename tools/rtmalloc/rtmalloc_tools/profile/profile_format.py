@@ -12,6 +12,15 @@ from pathlib import Path
 
 from rtmalloc_tools.files import read_bytes, write_whole
 from rtmalloc_tools.mistakes import Mistake
+from rtmalloc_tools.profile.size_classes import (
+    BINS,
+    BLOCK_MAX,
+    CLASSES,
+    GRANULE,
+    LIBRARY_VERSION,
+    PAGE_BLOCKS_MAX,
+    PAGE_GRANULES_MAX,
+)
 
 MAGIC = b"RTMPROF\n"
 VERSION = 8
@@ -84,12 +93,29 @@ class BadProfile(Mistake):
     """A file that is not a whole, undamaged profile of this version."""
 
 
-def checksum(contents: bytes) -> int:
-    """FNV-1a, 64 bits, with the checksum's own bytes taken as zero."""
+def fnv_1a(contents: bytes) -> int:
     value = 0xCBF29CE484222325
-    for byte in contents[:CHECKSUM_AT] + bytes(8) + contents[CHECKSUM_AT + 8 :]:
+    for byte in contents:
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return value
+
+
+def checksum(contents: bytes) -> int:
+    """FNV-1a, 64 bits, with the checksum's own bytes taken as zero."""
+    return fnv_1a(contents[:CHECKSUM_AT] + bytes(8) + contents[CHECKSUM_AT + 8 :])
+
+
+def build_here() -> int:
+    """The build of the library of this version, as src/profile.c makes it."""
+    shape = *LIBRARY_VERSION, BINS, CLASSES, BLOCK_MAX, PAGE_BLOCKS_MAX, PAGE_GRANULES_MAX, GRANULE
+    return fnv_1a(struct.pack("<8I", *shape))
+
+
+def refusal(profile: Profile) -> str | None:
+    """Why that library would not load it."""
+    if profile.build == build_here():
+        return None
+    return f"was recorded with another build of rtmalloc ({profile.build:#x}; here {build_here():#x}). Record it again."
 
 
 def record_bytes(bins: int) -> int:
@@ -137,9 +163,9 @@ def decode(contents: bytes, name: str) -> Profile:
         raise bad(f"is not a profile: it begins with {contents[:8]!r}, not {MAGIC!r}.")
     if len(contents) < HEADER_BYTES:
         raise bad(f"is truncated: {len(contents)} bytes, less than the header's {HEADER_BYTES}.")
-    _, version, header, build, threads, size, bins, runs, total, reserved, stated = HEADER.unpack_from(contents)
-    if version != VERSION:
-        raise bad(f"has format version {version}; this rtmalloc reads version {VERSION}. Record it again.")
+    _, number, header, build, threads, size, bins, runs, total, reserved, stated = HEADER.unpack_from(contents)
+    if number != VERSION:
+        raise bad(f"has format version {number}; this rtmalloc reads version {VERSION}. Record it again.")
     if len(contents) != total:
         what = "is truncated" if len(contents) < total else "has bytes behind its end"
         raise bad(f"{what}: {len(contents)} bytes, and its header says {total}.")

@@ -5,7 +5,10 @@ from __future__ import annotations
 LINEAR = 8  # bins 1..8 are 16, 32, ... 128 bytes
 PER_DOUBLING = 8
 CLASSES = 72  # bins 1..72 are blocks in pages
+BINS = 273  # src/bin.h
+LIBRARY_VERSION = 0, 1  # include/rtmalloc.h
 BLOCK_MAX = 32 << 10
+PAGE_BLOCKS_MAX, PAGE_GRANULES_MAX = 256, 16  # src/size_class.h
 MEDIUM_MAX = 2 << 20
 EXTENT_MAX = 15 << 17  # the largest span of mode `seg`
 GRANULE = 4 << 10
