@@ -151,15 +151,6 @@ static RTM_NOINLINE void *take_late(struct span *store) {
   return block ? block : alloc_miss(store->store_size);
 }
 
-// The first of its list, or one that other threads have freed. NULL: there is none.
-RTM_INLINE void *store_take_first(struct span *store) {
-  void *block = store->free;
-  if (RTM_UNLIKELY(!block)) return store_take(store);
-  store->free = *(void **)block;
-  store->used++;
-  return block;
-}
-
 static RTM_NOINLINE void *large_late(struct span *store, size_t size) {
   void *block = store_is_empty(store) ? NULL : store_take_again(store);
   return block ? block : alloc_miss(size);

@@ -169,6 +169,15 @@ RTM_INLINE void *store_take(struct span *store) {
   return store->start + (store->store_at * UINT64_C(64) + bits_lowest(bits)) * store->store_size;
 }
 
+// Its owner's: the first of its list, or one that other threads have freed. NULL: there is none.
+RTM_INLINE void *store_take_first(struct span *store) {
+  void *block = store->free;
+  if (RTM_UNLIKELY(!block)) return store_take(store);
+  store->free = *(void **)block;
+  store->used++;
+  return block;
+}
+
 // ---- what several threads take from ----
 
 // One bit of the word; others take some of it, too. False: there is none, or another thread was faster.
