@@ -189,8 +189,8 @@ static void *take_aligned(struct heap *heap, size_t size, size_t alignment) {
   return is_aligned(store, alignment) ? store_take_first(store) : NULL;
 }
 
-// Where that has nothing: what is late, or what all threads have in common; or of another heap of the thread's routine, if
-// its own was made without blocks.
+// Where that has nothing: what is late, or what all threads have in common; or of another heap of the thread's routine,
+// if its own was made without blocks.
 static RTM_NOINLINE void *take_aligned_late(size_t size, size_t alignment) {
   struct heap *heap = rtm_heap;
   void *block = take_aligned(heap, size, alignment);
@@ -284,7 +284,8 @@ static void *large_block(size_t size, size_t alignment, bool *zero) {
     void *block = take_aligned_late(size, alignment);
     if (block) return counted(block, size);
     heap = rtm_heap;
-    if (!mode_miss(heap, alignment > STORE_ALIGNMENT_MAX ? size : aligned_size(size, alignment))) return out_of_memory();
+    size_t missed = alignment > STORE_ALIGNMENT_MAX ? size : aligned_size(size, alignment);
+    if (!mode_miss(heap, missed)) return out_of_memory();
     if (heap->stores->extent_max) {
       extent_collect(heap);
       block = extent_aligned(heap, size, alignment);

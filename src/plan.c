@@ -109,8 +109,8 @@ static void choose(const struct profile_record *thread, struct doubling *all, un
   }
 }
 
-// Sizes of a doubling some of which have to be aligned to more than a granule share no store; and each is aligned to that,
-// if it is a multiple of it, or else to as much as it is a multiple of.
+// Sizes of a doubling some of which have to be aligned to more than a granule share no store; and each is aligned to
+// that, if it is a multiple of it, or else to as much as it is a multiple of.
 static void plan_aligned(const struct profile_record *thread, struct plan *plan) {
   for (unsigned bin = FIRST; bin < BINS; bin++) {
     size_t alignment = thread->alignment[(bin - FIRST) / STEP], most = bin_size(bin) & -bin_size(bin);
