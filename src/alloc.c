@@ -170,9 +170,12 @@ static void *first_of_store(struct span *store) {
 
 // What stands in a profile, and in stores, for a request that is aligned to more than a granule: a size above BLOCK_MAX
 // that is a multiple of the alignment, as then all blocks of its bin are; and above EXTENT_MAX if no extent aligns it.
+// 0: no store can have such blocks. `size`: at most PTRDIFF_MAX.
 static size_t aligned_size(size_t size, size_t alignment) {
+  if (alignment > STORE_ALIGNMENT_MAX) return 0;
   size_t least = size + alignment - GRANULE_SIZE > EXTENT_MAX ? EXTENT_MAX + 1 : BLOCK_MAX + 1;
-  return bits_round_up(size > least ? size : least, alignment);
+  size_t rounded = bits_round_up(size > least ? size : least, alignment);
+  return rounded > BIN_SIZE_MAX ? 0 : rounded;
 }
 
 static bool is_aligned(const struct span *store, size_t alignment) {
@@ -181,10 +184,9 @@ static bool is_aligned(const struct span *store, size_t alignment) {
 
 // Of the extent, or of the heap's own store, without a loop. NULL: it has none, or no block left.
 static void *take_aligned(struct heap *heap, size_t size, size_t alignment) {
-  if (alignment > STORE_ALIGNMENT_MAX) return NULL;
   size_t rounded = aligned_size(size, alignment);
+  if (!rounded) return NULL;
   if (rounded < heap->store_from) return extent_aligned(heap, size, alignment);
-  if (rounded > BIN_SIZE_MAX) return NULL;
   struct span *store = heap->stores->large[bin_large(rounded)];
   return is_aligned(store, alignment) ? store_take_first(store) : NULL;
 }
@@ -194,8 +196,8 @@ static void *take_aligned(struct heap *heap, size_t size, size_t alignment) {
 static RTM_NOINLINE void *take_aligned_late(size_t size, size_t alignment) {
   struct heap *heap = rtm_heap;
   void *block = take_aligned(heap, size, alignment);
-  size_t rounded = block || alignment > STORE_ALIGNMENT_MAX ? SIZE_MAX : aligned_size(size, alignment);
-  if (rounded > BIN_SIZE_MAX) return block;
+  size_t rounded = aligned_size(size, alignment);
+  if (block || !rounded) return block;
   unsigned bin = bin_large(rounded);
   const struct stores *common = heap->stores->common;
   if (rounded >= heap->store_from) {
@@ -284,8 +286,8 @@ static void *large_block(size_t size, size_t alignment, bool *zero) {
     void *block = take_aligned_late(size, alignment);
     if (block) return counted(block, size);
     heap = rtm_heap;
-    size_t missed = alignment > STORE_ALIGNMENT_MAX ? size : aligned_size(size, alignment);
-    if (!mode_miss(heap, missed)) return out_of_memory();
+    size_t missed = aligned_size(size, alignment);
+    if (!mode_miss(heap, missed ? missed : size)) return out_of_memory();
     if (heap->stores->extent_max) {
       extent_collect(heap);
       block = extent_aligned(heap, size, alignment);
@@ -295,15 +297,15 @@ static void *large_block(size_t size, size_t alignment, bool *zero) {
     if (!heap) return out_of_memory();
   }
   if (!limits_permit(heap, size)) return no_memory();
-  bool records = heap->record && alignment > GRANULE_SIZE && alignment <= STORE_ALIGNMENT_MAX;
-  size_t made = RTM_UNLIKELY(records) ? aligned_size(size, alignment) : size;
+  size_t recorded = alignment > GRANULE_SIZE && heap->record ? aligned_size(size, alignment) : 0;
+  size_t made = recorded ? recorded : size;
   void *block = try_large(heap, made, alignment, zero);
   if (RTM_UNLIKELY(!block) && !mode_is_sealed()) {
     alloc_trim();
     block = try_large(heap, made, alignment, zero);
     while (!block && try_again(size)) block = try_large(heap, made, alignment, zero);
   }
-  if (RTM_UNLIKELY(records) && block) record_aligned(heap->record, made, alignment);
+  if (recorded && block) record_aligned(heap->record, recorded, alignment);
   return limits_kept(heap, block, size) ? counted(block, size) : out_of_memory();
 }
 

@@ -579,11 +579,11 @@ static bool map_run(struct span *run, uint32_t granules, bool *taken) {
   return true;
 }
 
-// Where huge blocks stay mapped, what is mapped for one of many segments ends with a large page.
+// Where huge blocks stay mapped, what is mapped for one of many segments ends with a huge page.
 static uint32_t run_mapping(uint32_t granules) {
-  enum { LARGE = 512, MANY = 2 * SEGMENT_GRANULES };
+  enum { MANY = 2 * SEGMENT_GRANULES };
   bool wanted = rtm_arena.keeps && !rtm_arena.locked && !SECURE_VARIANT && granules > MANY;
-  return wanted ? (granules + LARGE - 1) & ~(LARGE - 1u) : granules;
+  return wanted ? (uint32_t)bits_round_up(granules, HUGE_PAGE_GRANULES) : granules;
 }
 
 struct span *arena_take_run(uint32_t granules, uint32_t alignment, bool *zero) {
@@ -740,7 +740,7 @@ void arena_keep(void) {
 
 void arena_set_purge(enum purge purge) {
   os_lock_acquire(&rtm_arena.lock);
-  RTM_WRITE_RELAXED(rtm_arena.purge, purge);
+  rtm_arena.purge = purge;
   set_retained_most();
   os_lock_release(&rtm_arena.lock);
 }

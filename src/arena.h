@@ -31,7 +31,7 @@ struct arena {
   uint32_t granules_reserved;          // RTMALLOC_RESERVE: retained whatever the purge mode
   enum purge purge;
   bool keeps;                  // segments that heaps and huge blocks gave back stay mapped, whatever `purge` says
-  bool purge_refused;          // memory is locked: only whole segments can go back, by unmapping
+  bool purge_refused;          // memory is locked, or a profile is loaded: no contents go back
   _Atomic bool locked;         // what is mapped from now on is locked, too
   _Atomic uint32_t unchecked;  // a segment that has just been mapped, for arena_see_locked; 0: none
   char *meta, *meta_end;       // permanent metadata: heaps, hint nodes

@@ -269,9 +269,8 @@ int rtm_load_profile(const char *path, const char *name) {
   }
   // As where a profile is loaded at the start: a report tells of misses then, and the fast paths stay.
   rtm_options.count = rtm_options.verbose;
-  arena_keep();  // what the program has freed of before, too, goes back without a system call
   // Threads that have begun keep their heaps, which the profile does not know.
-  for (uint32_t threads = heap_keep_from_now(); threads > 0; threads--) missed(RTM_MISS_THREAD, 0);
+  atomic_fetch_add_explicit(&state.misses[RTM_MISS_THREAD], heap_keep_from_now(), memory_order_relaxed);
   heap_begin_prepared();
   rehearse();
   return 0;

@@ -139,7 +139,7 @@ static bool is_for_this_program(void) {
   return strcmp(last ? last + 1 : path, wanted) == 0;
 }
 
-static void read_real_time(struct options *o) {
+static void read_of_program(struct options *o) {
   read_flag("RTMALLOC_VERBOSE", &o->verbose);
   read_name("RTMALLOC_REPORT", o->report, sizeof o->report);
   read_name("RTMALLOC_RECORD", o->record, sizeof o->record);
@@ -175,7 +175,7 @@ static void read_all(struct options *o) {
   }
   read_bytes("RTMALLOC_LIMIT", &o->limit);
   read_bytes("RTMALLOC_RESERVE", &o->reserve);
-  if (is_for_this_program()) read_real_time(o);
+  if (is_for_this_program()) read_of_program(o);
   const char *secure = get("RTMALLOC_SECURE");
   if (SECURE_VARIANT)
     secure_start(secure, o->mode != 0);

@@ -109,11 +109,11 @@ RTM_INLINE bool has_no_use(const struct heap *heap, const struct span *page) {
 
 // Of a heap that keeps its classes' pages, a class keeps this many, none longer than its second one was; more would be
 // the sum of what each class ever needed.
-enum { CLASS_KEEPS = 2, CLASS_KEEPS_LENGTH = 2 * PAGE_GRANULES_MAX };
+enum { CLASS_KEEPS = 2 };
 
 RTM_INLINE bool class_keeps(const struct heap *heap, const struct span *page) {
   return heap->keeps_class_pages && heap->keeps_pages && heap->pages[page->kind] <= CLASS_KEEPS &&
-         page->length <= CLASS_KEEPS_LENGTH;
+         page->length <= 2 * PAGE_GRANULES_MAX;
 }
 
 static RTM_NOINLINE void emptied_unusual(struct heap *heap, struct span *page) {
@@ -470,7 +470,7 @@ void *page_malloc(struct heap *heap, unsigned class) {
 
 void page_leave_all(struct heap *heap, bool few) {
   if (heap->record) record_leave(heap->record);
-  bool keeps = heap->keeps_class_pages && few;  // for the next thread, what is not long
+  bool keeps = heap->keeps_class_pages && few;  // for the next thread; long ones would be what each ever needed
   if (!keeps) heap->keeps_pages = false;
   for (unsigned class = 1; class <= CLASSES; class ++) {
     if (keeps && heap->page[class]->length <= PAGE_GRANULES_MAX) continue;

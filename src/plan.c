@@ -82,7 +82,7 @@ struct doubling {
 
 static void look_at(const struct profile_record *thread, size_t from, unsigned number, struct doubling *doubling) {
   *doubling = (struct doubling){.from = PROFILE_DOUBLINGS};
-  if (thread->alignment[number]) return;
+  if (thread->alignment[number]) return;  // they share no store
   for (unsigned bin = FIRST + number * STEP; bin < FIRST + (number + 1) * STEP; bin++) {
     if (!thread->blocks[bin] || bin_size(bin) <= from) continue;
     doubling->blocks += thread->blocks[bin];
@@ -109,17 +109,18 @@ static void choose(const struct profile_record *thread, struct doubling *all, un
   }
 }
 
-// Sizes of a doubling some of which have to be aligned to more than a granule share no store; and each is aligned to
-// that, if it is a multiple of it, or else to as much as it is a multiple of.
-static void plan_aligned(const struct profile_record *thread, struct plan *plan) {
-  for (unsigned bin = FIRST; bin < BINS; bin++) {
-    size_t alignment = thread->alignment[(bin - FIRST) / STEP], most = bin_size(bin) & -bin_size(bin);
-    if (!alignment || !thread->blocks[bin] || bin_size(bin) <= plan->spans_most) continue;
-    plan->store[bin] = (uint16_t)bin;
-    plan->blocks[bin] = thread->blocks[bin];
-    plan->room[bin] = (uint32_t)((alignment < most ? alignment : most) - GRANULE_SIZE);
-    plan->reserve += plan->room[bin];
-  }
+static size_t alignment_of(const struct profile_record *thread, unsigned bin) {
+  return thread->alignment[(bin - FIRST) / STEP];
+}
+
+// Its blocks are aligned as some of their doubling have to be; or, where their size is no multiple of that, to as much as
+// it is a multiple of.
+static void plan_own_store(const struct profile_record *thread, unsigned bin, struct plan *plan) {
+  size_t alignment = alignment_of(thread, bin), most = bin_size(bin) & -bin_size(bin);
+  plan->store[bin] = (uint16_t)bin;
+  plan->blocks[bin] = thread->blocks[bin];
+  plan->room[bin] = alignment ? (uint32_t)((alignment < most ? alignment : most) - GRANULE_SIZE) : 0;
+  plan->reserve += plan->room[bin];
 }
 
 // Of blocks larger than plan->spans_most.
@@ -135,12 +136,13 @@ static void plan_large(const struct profile_record *thread, struct plan *plan) {
     if (shares) plan->blocks[shared] = at_once(thread, all, from, last);
     for (unsigned bin = FIRST + from * STEP; bin < FIRST + (last + 1) * STEP; bin++) {
       if (!thread->blocks[bin] || bin_size(bin) <= plan->spans_most) continue;
-      plan->store[bin] = (uint16_t)(shares ? shared : bin);
-      if (!shares) plan->blocks[bin] = thread->blocks[bin];
+      if (shares && !alignment_of(thread, bin))
+        plan->store[bin] = (uint16_t)shared;
+      else
+        plan_own_store(thread, bin, plan);
     }
     last = from;
   }
-  plan_aligned(thread, plan);
 }
 
 // ---- the extent ----
@@ -344,11 +346,12 @@ bool plan_common(struct profile *profile) {
     if (!before || !profile_same_routine(before, record)) racing = races(profile, record);
     before = record;
     common.flags |= eights_that_share(record);
-    profile_most_aligned(&common, record);
-    if (racing)
+    if (racing) {
       profile_most(&common, record);
-    else
+    } else {
       add_spread(spread, record);
+      profile_most_aligned(&common, record);
+    }
   }
   add_blocks(&common, spread);
   if (!profile_has_blocks(&common, 1, BINS)) return true;

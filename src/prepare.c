@@ -82,8 +82,8 @@ static void pin_granules(const struct layout *l, uint64_t end) {
 
 // What is in use ends here, and goes on at `next`, or where the last huge page ends.
 static void leave(struct layout *l, uint64_t next) {
-  enum { HUGE_PAGE = SEGMENT_GRANULES / 2, ALMOST = HUGE_PAGE - HUGE_PAGE / 16 };
-  uint64_t end = l->at % HUGE_PAGE >= ALMOST ? bits_round_up(l->at, HUGE_PAGE) : l->at;
+  enum { ALMOST = HUGE_PAGE_GRANULES - HUGE_PAGE_GRANULES / 16 };
+  uint64_t end = l->at % HUGE_PAGE_GRANULES >= ALMOST ? bits_round_up(l->at, HUGE_PAGE_GRANULES) : l->at;
   if (l->pins) pin_granules(l, end);
   l->from = l->at = next > end ? next : end;
 }

@@ -135,7 +135,6 @@ void record_large(struct record *record, size_t bytes) {
 }
 
 void record_aligned(struct record *record, size_t bytes, size_t alignment) {
-  if (bytes > BIN_SIZE_MAX) return;
   most(&record->peaks.alignment[bin_of(bytes) / CLASSES_PER_DOUBLING], (uint32_t)alignment);
   // An extent looks for a span that has room for what is before the block.
   size_t granules = (bytes + alignment - GRANULE_SIZE) >> GRANULE_SHIFT;

@@ -31,7 +31,7 @@ void record_page_gone(struct record *record, const struct span *page);
 // The page, which was its class's current one until now, will go.
 void record_idle(struct record *record, const struct span *page);
 void record_large(struct record *record, size_t bytes);
-// The block is aligned to more than a granule; `bytes` is a multiple of that.
+// The block is aligned to more than a granule; `bytes` is a multiple of that, and has a bin.
 void record_aligned(struct record *record, size_t bytes, size_t alignment);
 void record_large_gone(struct record *record, size_t bytes);
 // The thread leaves the heap, whose pages are still current.

@@ -45,9 +45,10 @@ void segment_keep(struct heap *heap, uint32_t orphans) {
 void segment_keep_all(struct heap *heap) { heap->keep = UINT32_MAX; }
 
 void segment_keep_from_now(struct heap *heap) {
-  // Its owner may be writing `keep`, too: so each purge comes by where it is refused.
-  RTM_WRITE_RELAXED(heap->keep, UINT32_MAX);
+  RTM_WRITE_RELAXED(rtm_arena.purge_refused, true);
   RTM_WRITE_RELAXED(heap->purges_unusually, true);
+  // Saves the way there. Its owner may be writing it, too, and win.
+  RTM_WRITE_RELAXED(heap->keep, UINT32_MAX);
 }
 
 // Segments are mapped whole if that is possible; if not, segment_map does what is.
@@ -150,10 +151,6 @@ static void refuse(struct heap *heap, struct span *span) {
 }
 
 RTM_COLD void segment_purge_unusual(struct heap *heap, struct span *span) {
-  if (RTM_READ_RELAXED(rtm_arena.purge) == PURGE_NEVER) {
-    segment_insert_dirty(heap, span);
-    return;
-  }
   // (Linux would pass over what is not mapped, and do the rest; qemu-user does nothing then.)
   size_t bytes = (size_t)mapped_length(span) << GRANULE_SHIFT;
   long done = RTM_READ_RELAXED(rtm_arena.purge_refused) ? -EINVAL : os_purge((uintptr_t)span->start, bytes);

@@ -21,6 +21,7 @@ enum {
   SEGMENT_SHIFT = 22,
   SEGMENT_GRANULES = 1 << (SEGMENT_SHIFT - GRANULE_SHIFT),  // 1024
   MEDIUM_GRANULES_MAX = SEGMENT_GRANULES / 2,               // two medium blocks fit in a segment
+  HUGE_PAGE_GRANULES = SEGMENT_GRANULES / 2,                // of the system's huge pages, 2 MiB
   // Granules at the end of each segment, and behind each huge block, that are never mapped for it: a guard.
   SEGMENT_GUARD = SECURE_VARIANT,
   SEGMENT_USED = SEGMENT_GRANULES - SEGMENT_GUARD,  // the others

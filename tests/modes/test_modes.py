@@ -22,15 +22,19 @@ PROGRAMS = Path(os.environ["RTM_MODES"])
 MODES = ("seg", "pag")
 
 
+def environment(library: str | None = None, **options: str) -> dict[str, str]:
+    """`library`: another one beside the usual. Of RTMALLOC_*, these options and no other."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
+    plain["LD_PRELOAD"] = str(Path(LIBRARY).with_name(library)) if library else LIBRARY
+    return plain | {f"RTMALLOC_{name.upper()}": value for name, value in options.items()}
+
+
 def run(
     program: str, *arguments: str, library: str | None = None, **options: str
 ) -> subprocess.CompletedProcess[str]:
-    """`library`: another one beside the usual."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
-    environment |= {f"RTMALLOC_{name.upper()}": value for name, value in options.items()}
-    environment["LD_PRELOAD"] = str(Path(LIBRARY).with_name(library)) if library else LIBRARY
     command = [str(PROGRAMS / program), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    surroundings = environment(library, **options)
+    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -484,9 +488,9 @@ def test_segments_have_huge_pages_where_they_stay(mode: str) -> None:
 def test_without_a_profile_a_huge_block_ends_with_a_huge_page(mode: str) -> None:
     """One of more than 8 MiB: of its last 2 MiB, too, no page is touched by itself."""
     program = "blocks = [b'x' * (13_500_000 + i) for i in range(3)]; print(open('/proc/self/smaps').read())"
-    environment = os.environ | {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc", "RTMALLOC_MODE": mode}
+    surroundings = environment(mode=mode) | {"PYTHONMALLOC": "malloc"}
     command = [sys.executable, "-c", program]
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    told = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True).stdout.splitlines()
     asked = [part for part in mapped_parts(told) if "hg" in part["VmFlags"].split()]
     resident, huge = (sum(int(part[name].split()[0]) for part in asked) for name in ("Rss", "AnonHugePages"))
     assert resident >= 3 * 13_500_000 >> 10
@@ -522,20 +526,16 @@ def test_a_thread_whose_heap_has_no_aligned_blocks_changes_to_one_that_has(mode:
 
 @pytest.mark.parametrize(("program", "reports"), [({}, 2), ({"program": "load"}, 1), ({"program": "loa"}, 0)])
 def test_options_may_be_for_one_program_alone(program: dict[str, str], reports: int, tmp_path: Path) -> None:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
     options = {"report": str(tmp_path / "%p.json"), "record": str(tmp_path / "load.rtp"), **program}
-    plain |= {"LD_PRELOAD": LIBRARY} | {f"RTMALLOC_{name.upper()}": value for name, value in options.items()}
-    subprocess.run(["timeout", "60", PROGRAMS / "load"], env=plain, capture_output=True, check=True)
+    subprocess.run(["timeout", "60", PROGRAMS / "load"], env=environment(**options), capture_output=True, check=True)
     assert len(list(tmp_path.glob("*.json"))) == reports
     assert (tmp_path / "load.rtp").exists() == (reports > 0)
 
 
 def test_files_lie_where_the_program_was_started(tmp_path: Path) -> None:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
-    plain |= {"LD_PRELOAD": LIBRARY, "RTMALLOC_REPORT": "r.json", "RTMALLOC_RECORD": "p.rtp"}
     (tmp_path / "elsewhere").mkdir()
     command = [sys.executable, "-c", "import os; os.chdir('elsewhere')"]
-    subprocess.run(command, env=plain, cwd=tmp_path, check=True)
+    subprocess.run(command, env=environment(report="r.json", record="p.rtp"), cwd=tmp_path, check=True)
     assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "p.rtp", "r.json"}
     assert not list((tmp_path / "elsewhere").iterdir())
 
@@ -550,14 +550,12 @@ def test_what_was_refused_is_not_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_huge_blocks_do_not_wait_in_a_quarantine_that_no_profile_counts(mode: str, tmp_path: Path) -> None:
-    secure = str(Path(LIBRARY).with_name("librtmalloc-secure.so"))
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("RTMALLOC_")}
-    plain |= {"LD_PRELOAD": secure, "PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0", "RTMALLOC_SECURE": "quarantine"}
-    command = [sys.executable, "-S", "-c", "for i in range(6): b = None; b = bytearray(3 << 20)"]
     profile, report = tmp_path / "huge.rtp", tmp_path / "huge.json"
-    subprocess.run(command, env=plain | {"RTMALLOC_RECORD": str(profile)}, check=True)
-    sealed = {"RTMALLOC_PROFILE": str(profile), "RTMALLOC_MODE": mode, "RTMALLOC_SEAL": "1", "RTMALLOC_REPORT": str(report)}
-    subprocess.run(command, env=plain | sealed, check=True)
+    command = [sys.executable, "-S", "-c", "for i in range(6): b = None; b = bytearray(3 << 20)"]
+    sealed = {"profile": str(profile), "mode": mode, "seal": "1", "report": str(report)}
+    for options in ({"record": str(profile)}, sealed):
+        secure = environment("librtmalloc-secure.so", secure="quarantine", **options)
+        subprocess.run(command, env=secure | {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, check=True)
     assert json.loads(report.read_text())["misses_huge"] == 0
 
 

@@ -89,12 +89,8 @@ def maximum(a: Record, b: Record) -> Record:
         footprint=max(a.footprint, b.footprint),
         large_from=at_once(a, b, lambda one: one.large_from, large_bins_from),
         small_at_once=at_once(a, b, lambda one: one.small_at_once, lambda eight: range_slice(eight_bins(eight))),
-        alignment=most_aligned(a, b),
+        alignment=tuple(max(pair) for pair in zip(a.alignment, b.alignment, strict=True)),
     )
-
-
-def most_aligned(a: Record, b: Record) -> tuple[int, ...]:
-    return tuple(max(pair) for pair in zip(a.alignment, b.alignment, strict=True))
 
 
 def large_bins_from(doubling: int) -> slice:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from rtmalloc_tools.profile.combine import WORD_MOST, large_bins_from, maximum, most_aligned
+from rtmalloc_tools.profile.combine import WORD_MOST, large_bins_from, maximum
 from rtmalloc_tools.profile.level import by_routine, levelled
 from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, Profile, Record
 from rtmalloc_tools.profile.size_classes import CLASSES
@@ -73,8 +73,7 @@ def common(profile: Profile) -> Record | None:
         blocks=(0,) * profile.bins,
         small_at_once=(0,) * EIGHTS,
         large_from=(0,) * DOUBLINGS,
+        alignment=tuple(max(of) for of in zip(*(record.alignment for record in levels.values()), strict=True)),
     )
-    for record in levels.values():
-        start = replace(start, alignment=most_aligned(start, record))
     most = with_blocks(reduce(maximum, racing, start), more)
     return most if any(most.blocks) else None
