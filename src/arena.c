@@ -337,6 +337,10 @@ bool arena_describe(void) {
   return more;
 }
 
+static void describe_ahead(void) {
+  while (arena_describes_few() && describe_more()) continue;
+}
+
 static void know(uint32_t end) {
   RTM_WRITE_RELAXED(rtm_arena.segments_known, end);
   __atomic_store_n(&rtm_window_granules, (size_t)end * SEGMENT_GRANULES, __ATOMIC_RELAXED);
@@ -350,7 +354,7 @@ static bool describe(uint32_t end) {
   if (end > a->spans_described && !describe_spans(step_from(end)) && !describe_spans(end)) return false;
   if (end > a->table_described && !describe_table(step_from(end)) && !describe_table(end)) return false;
   know(end);
-  while (arena_describes_few() && describe_more()) continue;
+  describe_ahead();
   return true;
 }
 
@@ -483,13 +487,24 @@ uint32_t arena_take_segment(void) {
   return next_is_retained() ? take_retained(rtm_arena.singles) : take_bare();
 }
 
-uint32_t arena_take_mapped(void) {
-  os_lock_acquire(&rtm_arena.lock);
+// The lock is held, and released.
+RTM_INLINE uint32_t take_mapped(void) {
   if (next_is_retained()) return take_retained(rtm_arena.singles);
   uint32_t segment = take_bare();
   bool taken;
   if (RTM_LIKELY(segment) && RTM_LIKELY(!segment_at(segment)->mapped)) map_whole(segment, &taken);
   return segment;
+}
+
+uint32_t arena_take_mapped(void) {
+  os_lock_acquire(&rtm_arena.lock);
+  return take_mapped();
+}
+
+uint32_t arena_take_first(void) {
+  os_lock_acquire(&rtm_arena.lock);
+  describe_ahead();
+  return take_mapped();
 }
 
 // The lock is held.

@@ -54,6 +54,9 @@ bool arena_reserve(size_t bytes);
 uint32_t arena_take_segment(void);
 // The same, and mapped if that is possible in one step.
 uint32_t arena_take_mapped(void);
+// The same for a heap that begins. What is described ahead is made up for first, while nobody else can take of it:
+// however many threads begin at one time, each leaves some to the operations of others.
+uint32_t arena_take_first(void);
 // Puts it back, mapped as it is: arena_shrink gives it to the system if that is too much. O(1).
 // `s`: its record.
 void arena_give_segment(uint32_t segment, struct segment *s);

@@ -61,14 +61,17 @@ void segment_map_spare(struct heap *heap) {
   heap->spare_state = SPARE_READY;
 }
 
+static void set_spare(struct heap *heap, uint32_t segment) {
+  heap->spare = segment;
+  segment_spare_mapped(heap);
+  heap->spare_state = SPARE_READY;  // or out of memory: segment_more tries again
+}
+
 void segment_take_spare(struct heap *heap) {
-  if (heap->spare) {
+  if (heap->spare)
     segment_map_spare(heap);
-  } else {
-    heap->spare = arena_take_mapped();
-    segment_spare_mapped(heap);
-    heap->spare_state = SPARE_READY;  // or out of memory: segment_more tries again
-  }
+  else
+    set_spare(heap, arena_take_mapped());
 }
 
 // There is one.
@@ -92,7 +95,10 @@ RTM_INLINE struct span *use_spare(struct heap *heap) {
 }
 
 void segment_begin(struct heap *heap) {
-  segment_take_spare(heap);
+  if (heap->spare)
+    segment_map_spare(heap);
+  else
+    set_spare(heap, arena_take_first());
   while (arena_describes_few() && arena_describe()) continue;
 }
 
