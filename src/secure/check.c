@@ -1,11 +1,12 @@
 // What is certain of a block: that it is one, that it is in use, and, with canaries, how long it was asked for. See
 // secure.h.
 //
-//   page, store   [ size bytes | pattern ....... | word ]   block size bytes; word = canary of the address ^ slack,
+//   page, store   [ size bytes | pattern ....... | word ]   block size bytes; word = canary of the address ^ slack << 32,
 //                                <---- slack ---->          slack = block size - 8 - size
 //   medium, huge  [ size bytes | word | ... ]               size is in the span's descriptor: private[0]
 //
-// Of the pattern, the first eight bytes are set and looked at: an overflow passes them.
+// Of the pattern, the first eight bytes are set and looked at: an overflow passes them. The slack lies in the upper half
+// of the word, as an overflow changes the lower half first, which no slack has part in.
 #include <string.h>
 
 #include "../alloc.h"
@@ -72,13 +73,16 @@ static uint64_t read_word(const char *at) {
 }
 static void write_word(char *at, uint64_t word) { memcpy(at, &word, WORD); }
 
+// The slack for the word, and back.
+static uint64_t halves_swapped(uint64_t word) { return word << 32 | word >> 32; }
+
 static bool is_alone(const struct span *span) { return span->kind == SPAN_MEDIUM || span->kind == SPAN_HUGE; }
 
 // In a page or a store, where blocks are `most` bytes long.
 RTM_INLINE void seal_within(char *block, size_t size, size_t most) {
   size_t slack = most - WORD - size;
   write_word(block + size, rtm_secure.key[1]);  // the word comes last: it may lie over the pattern's end
-  write_word(block + most - WORD, canary(block) ^ slack);
+  write_word(block + most - WORD, canary(block) ^ halves_swapped(slack));
 }
 
 void *secure_seal(void *block, size_t size) {
@@ -99,7 +103,7 @@ static RTM_COLD _Noreturn void overflown(const void *block) {
 // Returns the size that was sealed.
 RTM_INLINE size_t unseal_within(const char *block, size_t most) {
   most -= WORD;
-  uint64_t slack = read_word(block + most) ^ canary(block);
+  uint64_t slack = halves_swapped(read_word(block + most) ^ canary(block));
   if (RTM_UNLIKELY(slack > most)) overflown(block);
   uint64_t changed = read_word(block + most - slack) ^ rtm_secure.key[1];
   if (slack < WORD) changed &= ~(~UINT64_C(0) << (8 * slack));

@@ -30,12 +30,20 @@ static int signal_of(void (*wrong)(void)) {
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
+// Each value but the canary's own is seen, even where the block ends with what lies between shorter ones and the canary.
+static unsigned char change;
 static void overflow_by_one(void) {
-    unsigned char *volatile block = allocated();  // the compiler would warn
-    block[SIZE] ^= 1;  // a fixed byte is the canary's own in one run of 256
+    enum { SHORTER = SIZE - 8 };
+    unsigned char *volatile block = allocated(), *volatile shorter = malloc(SHORTER);  // the compiler would warn
+    CHECK(shorter != NULL);
+    for (int i = SHORTER; i < SIZE; i++) block[i] = shorter[i];
+    block[SIZE] ^= change;
     free(block);
 }
-static void canaries(void) { CHECK(signal_of(overflow_by_one) == SIGABRT); }
+static void canaries(void) {
+    for (change = 255; change > 0; change--) CHECK(signal_of(overflow_by_one) == SIGABRT);
+    CHECK(signal_of(overflow_by_one) == 0, "nothing was changed");
+}
 
 static void read_far_behind(void) {
     const volatile unsigned char *block = allocated();
