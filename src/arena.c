@@ -186,9 +186,18 @@ static void set_retained_most(void) {
 
 // ---- the window ----
 
+// The window's end is free: it does not go beyond the addresses that there are, nor into what is mapped above it.
+static bool ends_free(uintptr_t base, uint32_t segments) {
+  uintptr_t last = base + segments * SEGMENT_SIZE - GRANULE_SIZE;
+  bool taken, free = map_at(last, GRANULE_SIZE, &taken);
+  if (free) unmap(last, GRANULE_SIZE);
+  return free;
+}
+
 static bool try_window(uintptr_t base, uint32_t segments) {
   uintptr_t spans = base - segments * SPANS_SIZE, table = spans - segments * TABLE_SIZE;
   bool taken;
+  if (!ends_free(base, segments)) return false;
   if (!map_at(spans, FIRST_DESCRIBED * SPANS_SIZE, &taken)) return false;
   if (!map_at(table, FIRST_DESCRIBED * TABLE_SIZE, &taken)) {
     unmap(spans, FIRST_DESCRIBED * SPANS_SIZE);

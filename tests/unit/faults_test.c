@@ -222,6 +222,8 @@ START_CALL_FAILS(3)
 START_CALL_FAILS(4)
 START_CALL_FAILS(5)
 START_CALL_FAILS(6)
+START_CALL_FAILS(7)
+START_CALL_FAILS(8)
 
 // What a profile is recorded of, for the same tests in the real-time modes.
 TEST(a_load_without_faults) {
