@@ -12,6 +12,7 @@ from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile import show as tables
 from rtmalloc_tools.profile.combine import compare, each_apart, with_headroom
 from rtmalloc_tools.profile.combine import merge as merge_profiles
+from rtmalloc_tools.profile.memory import MEANINGS, refused
 from rtmalloc_tools.profile.profile_format import read_profile, refusal, write_profile
 from rtmalloc_tools.shares import share
 from rtmalloc_tools.suggestions import SuggestingGroup
@@ -61,7 +62,7 @@ def diff(
 
 @app.command()
 def check(files: Files) -> None:
-    """Say of each file whether it is a whole, undamaged profile of this build; exit status 1 if one is not."""
+    """Say of each file whether it is whole, of this build, and can be loaded; exit status 1 if one is not."""
     good = True
     console = Console()
     for path in files:
@@ -69,8 +70,12 @@ def check(files: Files) -> None:
             profile = read_profile(path)
             if wrong := refusal(profile):
                 raise Mistake(f"{path}: {wrong}")
+            modes = {mode: refused(profile, mode) for mode in MEANINGS}
+            if all(modes.values()):
+                raise Mistake(f"{path}: neither mode loads it: {modes['pag']}.")
             text = f"{path}: good: {len(profile.records)} records, runs {profile.runs}, build {profile.build:#x}"
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            but = "".join(f"; but mode {mode} refuses it: {wrong}" for mode, wrong in modes.items() if wrong)
+            console.print(text + but, markup=False, highlight=False, soft_wrap=True)
         except Mistake as mistake:
             good = False
             console.print(f"BAD {mistake}", markup=False, highlight=False, style="red", soft_wrap=True)

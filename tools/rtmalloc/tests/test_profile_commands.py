@@ -368,6 +368,20 @@ def test_a_profile_of_another_build_is_not_good(rtmalloc, tmp_path):
         )
 
 
+def test_a_profile_that_no_mode_can_load_is_not_good(rtmalloc, tmp_path):
+    many, small, wide = (tmp_path / f"{name}.rtp" for name in ("many", "small", "wide"))
+    write_profile(many, profile(record("", 0, 0, {121: 64**4 + 1}, bins=130), bins=130))
+    status, told, _ = rtmalloc("profile", "check", many)
+    assert status == 1 and "neither mode loads it: it has more blocks of one size than a store can hold" in told
+    write_profile(small, profile(record("", 0, 0, {1: 64**4 - 1})))  # in `pag` two blocks more are made
+    status, told, _ = rtmalloc("profile", "check", small)
+    assert status == 0 and "but mode pag refuses it: it has more blocks of one size than a store can hold" in told
+    write_profile(wide, profile(record("", 0, 0, {72: 1 << 19}, granules=1 << 22, page_granules=1 << 22)))
+    status, told, _ = rtmalloc("profile", "check", wide)
+    assert status == 0 and "good" in told and "but mode seg refuses it: one of its threads needs more than 16" in told
+    assert "Loading refuses this profile" in most_memory(read_profile(wide), "f")["seg"]["meaning"]
+
+
 def test_headroom_is_no_difference_between_runs(files, rtmalloc, tmp_path):
     steady = record("", 0, 0, {1: 7, 64: 3, 70: 1})
     steady = replace(steady, least=weight(steady))

@@ -17,6 +17,7 @@ from rtmalloc_tools.profile.size_classes import (
     GRANULE,
     PAGE_KINDS,
     SEGMENT,
+    STORE_BLOCKS_MAX,
     block_size,
     round_up,
 )
@@ -40,7 +41,8 @@ FIRST_SPAN_SLOT = 2  # src/span.h
 EXTENT_FIRST, EXTENT_END, EXTENT_LEAF, EXTENT_ALIGNMENT = 2, SEGMENT_GRANULES - 2, 1024, 2048  # src/extent.h
 HUGE_PAGE, ALMOST, LITTLE_GAP = 512, 480, 16  # granules: src/prepare.c
 CHUNK = 64  # granules of a chunk of the shared reserve
-SHARE_MOST = 1 << 21  # granules: half of what an extent may have
+EXTENT_MOST = 1 << 22  # granules: 16 GiB (src/extent.h)
+SHARE_MOST = EXTENT_MOST // 2
 FANOUT = 64  # of the hint trees
 LEVELS = 3  # words of the index for each heap, at most one of each level (src/prepared.c)
 
@@ -265,11 +267,23 @@ def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
     return Memory(blocks, locked - blocks + index_bytes((thread.record for thread in plan.threads), layout))
 
 
+def refused(profile: Profile, mode: str) -> str | None:
+    """Why no machine would load it in that mode (check_size in src/prepare.c)."""
+    plans = [thread.plan(mode) for thread in shared(profile, mode).heaps]
+    if any(blocks > STORE_BLOCKS_MAX for plan in plans for blocks, _ in plan.stores):
+        return "it has more blocks of one size than a store can hold"
+    if any(plan.granules > EXTENT_MOST for plan in plans):
+        return "one of its threads needs more than 16 GiB: mode pag has no such limit"
+    return None
+
+
 def most_memory(profile: Profile, name: str, layout: Layout | None = None) -> dict[str, Any]:
     figures: dict[str, Any] = {"profile": name}
     for mode, meaning in MEANINGS.items():
         memory = prepared(profile, mode, layout)
         without = "" if layout else " Without the allocator's metadata."
+        if wrong := refused(profile, mode):
+            meaning, without = f"Loading refuses this profile in this mode: {wrong}.", ""
         figures[mode] = {
             "bytes": memory.bytes,
             "blocks_bytes": memory.blocks,
