@@ -189,8 +189,8 @@ static void set_retained_most(void) {
 // The window's end is free: it does not go beyond the addresses that there are, nor into what is mapped above it.
 static bool ends_free(uintptr_t base, uint32_t segments) {
   uintptr_t last = base + segments * SEGMENT_SIZE - GRANULE_SIZE;
-  bool taken, free = map_at(last, GRANULE_SIZE, &taken);
-  if (free) unmap(last, GRANULE_SIZE);
+  bool taken, free = os_map_at(last, GRANULE_SIZE, &taken);
+  if (free) os_unmap(last, GRANULE_SIZE);
   return free;
 }
 
