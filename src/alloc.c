@@ -702,12 +702,21 @@ void rtm_free(void *block) { free_fast(block); }
 size_t rtm_usable_size(const void *block) { return alloc_usable_size(block); }
 void rtm_trim(void) { alloc_trim(); }
 
+// A prepared heap has what its profile did not cover in a general one.
+static void collect(struct heap *heap) {
+  if (heap->stores) {
+    if (heap->stores->extent_max) extent_collect(heap);
+    heap = heap->stores->general;
+  }
+  if (heap && heap != &rtm_no_heap) heap_collect(heap);
+}
+
 void rtm_collect(bool force) {
   hooks_heartbeat(force);
   if (force)
     alloc_trim();
-  else if (rtm_heap != &rtm_no_heap && !rtm_heap->stores)
-    heap_collect(rtm_heap);
+  else
+    collect(rtm_heap);
 }
 
 void *rtm_reallocarray(void *block, size_t count, size_t size) {

@@ -554,9 +554,6 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *large_of_freed(struct heap *heap, st
   return freed->start;
 }
 
-// It may be longer by an eighth.
-RTM_INLINE bool fits(const struct span *freed, uint32_t length) { return freed->length - length <= freed->length / 8; }
-
 static RTM_NOINLINE RTM_CODE_TOGETHER void *large_of_chunk(struct heap *heap, size_t size, uint32_t length) {
   uint32_t index;
   struct span *span = length <= EXTENT_CHUNK ? take_chunk(heap, &index) : NULL;
@@ -569,7 +566,7 @@ RTM_CODE_TOGETHER void *extent_large(struct heap *heap, size_t size) {
   uint32_t length = granules_for(size);
   struct span *freed = take_freed(heap);
   if (freed) {
-    if (fits(freed, length)) return large_of_freed(heap, freed);
+    if (extent_fits(freed->length, length)) return large_of_freed(heap, freed);
     give(heap, freed);
   }
   uint32_t index;

@@ -122,6 +122,8 @@ uint32_t extent_piece(const struct heap *heap, uint64_t *turn, uint32_t *length)
 void *extent_malloc(struct heap *heap, struct span *page, size_t size);
 // The same, whatever that page has.
 void *extent_malloc_any(struct heap *heap, size_t size);
+// A block that another thread has freed serves a request of `length` granules as it is: it may be longer by an eighth.
+RTM_INLINE bool extent_fits(uint32_t freed, uint32_t length) { return freed - length <= freed / 8; }
 // A block of `size` bytes, BLOCK_MAX < size <= EXTENT_MAX; and at a multiple of `alignment`, a power of two above a
 // granule, for any size: NULL if the extent has none.
 void *extent_large(struct heap *heap, size_t size);

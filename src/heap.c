@@ -343,6 +343,7 @@ uint32_t heap_keep_from_now(void) {
 
 void heap_collect(struct heap *heap) {
   remote_collect_all(heap);
+  if (heap->record) record_collected(heap->record);
   while (heap->waiting) page_release_waiting(heap);
 }
 

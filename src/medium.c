@@ -82,6 +82,9 @@ RTM_INLINE struct span *release(struct heap *heap, struct span *span) {
 static void note_gone(struct heap *heap, uint32_t length) {
   record_large_gone(heap->record, (size_t)length << GRANULE_SHIFT);
 }
+static void note_early(struct heap *heap, uint32_t length) {
+  record_large_early(heap->record, (size_t)length << GRANULE_SHIFT);
+}
 
 void medium_release(struct heap *heap, struct span *span) { segment_insert_dirty(heap, release(heap, span)); }
 
@@ -313,8 +316,9 @@ void *medium_malloc_or(struct heap *heap, size_t size) {
 }
 
 // The same in pieces, for what does more with the span: the first, before it is taken. Two blocks come back, as what is
-// taken then is never one of them. Returns the granules of the first, 0 if there was none.
-static uint32_t tend_or_release(struct heap *heap) {
+// taken then is never one of them; while a profile is recorded the second one only where it does in an extent, as the first
+// serves `wanted` granules there. Returns the granules of the first, 0 if there was none.
+static uint32_t tend_or_release(struct heap *heap, uint32_t wanted) {
   if (RTM_UNLIKELY(must_prepare(heap))) {
     prepare(heap);
     return 0;
@@ -330,6 +334,7 @@ static uint32_t tend_or_release(struct heap *heap) {
   }
   uint32_t length = freed->length;
   medium_release(heap, freed);
+  if (heap->record && !extent_fits(length, wanted)) return length;
   struct span *other = take_freed(heap);
   if (other) {
     if (RTM_UNLIKELY(heap->record != NULL)) note_gone(heap, other->length);
@@ -341,7 +346,10 @@ static uint32_t tend_or_release(struct heap *heap) {
 // `gone`: what came back for it counts until now. Another thread may be so late the next time.
 static void record_taken(struct heap *heap, uint32_t length, uint32_t gone) {
   if (length) record_large(heap->record, (size_t)length << GRANULE_SHIFT);
-  if (gone) note_gone(heap, gone);
+  if (gone)
+    note_gone(heap, gone);
+  else
+    record_in_time(heap->record);
 }
 
 RTM_INLINE void *finish(struct heap *heap, struct span *span, bool zero, uint32_t gone) {
@@ -352,9 +360,9 @@ RTM_INLINE void *finish(struct heap *heap, struct span *span, bool zero, uint32_
 }
 
 void *medium_malloc(struct heap *heap, size_t size) {
-  uint32_t gone = tend_or_release(heap);
+  uint32_t length = granules_for(size), gone = tend_or_release(heap, length);
   bool zero = false;
-  struct span *span = segment_take(heap, NULL, granules_for(size), &zero);
+  struct span *span = segment_take(heap, NULL, length, &zero);
   return finish(heap, span, zero, gone);
 }
 
@@ -371,7 +379,7 @@ void *medium_malloc_unusual(struct heap *heap, size_t size) {
 void *medium_aligned(struct heap *heap, size_t size, size_t alignment) {
   uint32_t length = granules_for(size), unit = (uint32_t)(alignment >> GRANULE_SHIFT);
   if (length + unit - 1 > MEDIUM_GRANULES_MAX) return NULL;
-  uint32_t gone = tend_or_release(heap);
+  uint32_t gone = tend_or_release(heap, 0);
   bool zero = false;
   struct span *span = segment_take(heap, NULL, length + unit - 1, &zero);
   if (span) span = align_span(heap, span, length, unit, zero);
@@ -429,7 +437,7 @@ void medium_collect(struct heap *heap, struct span *span) {
   if (!take_remote(span)) return;
   segment_wait(heap, span);
   if (heap->spare_state) heap->spare_state = SPARE_AND_MORE;
-  if (RTM_UNLIKELY(heap->record != NULL)) note_gone(heap, span->length);
+  if (RTM_UNLIKELY(heap->record != NULL)) note_early(heap, span->length);
 }
 
 // In this order: a prepared heap has both blocks for a while.

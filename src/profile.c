@@ -252,6 +252,24 @@ void profile_same_runs(struct profile *profile, const struct profile *old) {
   }
 }
 
+bool profile_join(struct profile *profile, const struct profile *part) {
+  struct profile own;
+  if (!profile_make(&own, profile->header->records)) return false;
+  memcpy(own.record, profile->record, profile->header->records * sizeof *own.record);
+  uint32_t runs = profile->header->runs;
+  bool merged = profile_merge(profile, part);
+  for (uint32_t at = 0; merged && at < profile->header->records; at++) {
+    struct profile_record *record = &profile->record[at];
+    const struct profile_record *was = find(&own, record);
+    if (!was) was = find(part, record);
+    record->least = was->least;
+    record->granules_least = was->granules_least;
+  }
+  if (merged) profile->header->runs = runs;
+  profile_drop(&own);
+  return merged;
+}
+
 static uint64_t weight(const struct profile_record *record) {
   uint64_t bytes = 0;
   for (unsigned bin = 0; bin < BINS; bin++) bytes += record->blocks[bin] * (uint64_t)bin_size(bin);

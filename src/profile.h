@@ -78,6 +78,8 @@ bool profile_merge(struct profile *profile, const struct profile *other);
 // `profile` was merged with `old`, and is no run more: the number of runs, and what a thread had at least, stay as they
 // were.
 void profile_same_runs(struct profile *profile, const struct profile *old);
+// As profile_merge with what forked children of the same run have written: no run more.
+bool profile_join(struct profile *profile, const struct profile *part);
 // Threads of a routine whose peaks are alike get the maximum over these: which of them comes first is chance. Alike are
 // those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each, unless the runs
 // tell them apart: in PROFILE_TELLS runs or more, the one never had as many as the other always had. (A program may

@@ -141,14 +141,35 @@ void record_aligned(struct record *record, size_t bytes, size_t alignment) {
   if (granules <= EXTENT_SPAN_MAX) most(&record->peaks.span_largest, (uint32_t)granules);
 }
 
-void record_large_gone(struct record *record, size_t bytes) {
-  if (bytes > BIN_SIZE_MAX) return;
+// Returns its granules if it could be in an extent, else 0.
+static uint32_t block_gone(struct record *record, size_t bytes) {
+  if (bytes > BIN_SIZE_MAX) return 0;
   unsigned bin = bin_of(bytes);
   atomic_fetch_sub_explicit(&record->large[bin], 1, memory_order_relaxed);
   atomic_fetch_sub_explicit(&record->doubling[bin / CLASSES_PER_DOUBLING], 1, memory_order_relaxed);
   uint32_t granules = (uint32_t)(bytes >> GRANULE_SHIFT);
-  if (granules > EXTENT_SPAN_MAX) return;
+  return granules <= EXTENT_SPAN_MAX ? granules : 0;
+}
+
+void record_large_gone(struct record *record, size_t bytes) { record->span_granules -= block_gone(record, bytes); }
+
+void record_large_early(struct record *record, size_t bytes) {
+  uint32_t granules = block_gone(record, bytes);
+  record->early_blocks += granules > 0;
+  record->early_granules += granules;
+}
+
+// Of the mean length, as any of them may be the one.
+void record_in_time(struct record *record) {
+  if (!record->early_blocks) return;
+  uint32_t granules = record->early_granules / record->early_blocks--;
+  record->early_granules -= granules;
   record->span_granules -= granules;
+}
+
+void record_collected(struct record *record) {
+  record->span_granules -= record->early_granules;
+  record->early_granules = record->early_blocks = 0;
 }
 
 void record_thread(bool starts) {
@@ -226,14 +247,21 @@ void record_after_fork(void) {
   saves = false;
 }
 
+// With what was in the file. `counted`: this run is in it already; where it has no run, only this one's children wrote it.
+static bool merge(struct profile *profile, const struct profile *before, bool counted) {
+  if (!before->header->runs) return profile_join(profile, before);
+  if (!profile_merge(profile, before)) return false;
+  if (counted) profile_same_runs(profile, before);
+  return true;
+}
+
 // `old`: what is in the file; taken over.
 static bool merge_with(struct profile *profile, struct profile *old) {
   if (mine.saved && old->header->checksum == mine.checksum) {
     profile_drop(old);
-    return !mine.before.header || profile_merge(profile, &mine.before);
+    return !mine.before.header || merge(profile, &mine.before, mine.forked);
   }
-  bool counted = mine.saved || mine.forked, merged = profile_merge(profile, old);
-  if (merged && counted) profile_same_runs(profile, old);
+  bool merged = merge(profile, old, mine.saved || mine.forked);
   profile_drop(&mine.before);
   mine.before = *old;
   return merged;
@@ -245,6 +273,7 @@ static const char *save(const char *path) {
   for (struct record *record = first(); record; record = record->next) count++;
   if (!profile_make(&profile, count)) return "there is no memory for it";
   collect(&profile);
+  if (mine.forked) profile.header->runs = 0;  // its parent counts
   size_t size;
   const char *wrong = NULL;
   if (os_file_size(path, &size) == NULL) {

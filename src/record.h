@@ -16,6 +16,7 @@ struct record {
   uint32_t blocks[CLASSES + 1];  // in pages of the class, fresh ones included
   uint32_t pages[PROFILE_PAGE_KINDS];
   uint32_t span_granules, page_granules;         // in medium blocks, in pages
+  uint32_t early_blocks, early_granules;         // of span_granules: of medium blocks that are gone (record_large_early)
   _Atomic uint32_t large[BINS_LARGE];            // blocks
   _Atomic uint32_t doubling[PROFILE_DOUBLINGS];  // blocks of each doubling of the size
 };
@@ -34,6 +35,12 @@ void record_large(struct record *record, size_t bytes);
 // The block is aligned to more than a granule; `bytes` is a multiple of that, and has a bin.
 void record_aligned(struct record *record, size_t bytes, size_t alignment);
 void record_large_gone(struct record *record, size_t bytes);
+// A medium block that another thread has freed goes, earlier than it would in an extent, where one comes back for each
+// medium block that is asked for (extent_large): its span counts until then. record_in_time: a medium block was asked for.
+void record_large_early(struct record *record, size_t bytes);
+void record_in_time(struct record *record);
+// All that others have freed comes back, as in an extent.
+void record_collected(struct record *record);
 // The thread leaves the heap, whose pages are still current.
 void record_leave(struct record *record);
 // A thread starts or ends to use a heap.

@@ -157,6 +157,15 @@ static void save_often(void) {
   for (unsigned i = 0; i < 6; i++) printf("save %d\n", rtm_save_profile(profile));
 }
 
+// Children that end as the parent does, before it has the threads that it will have.
+static void fork_before_threads(void) {
+  for (unsigned i = 0; i < 2; i++) {
+    if (!fork()) exit(0);
+    wait(NULL);
+  }
+  save_often();
+}
+
 static void *save_always(void *unused) {
   for (;;) rtm_save_profile(profile);
   return unused;
@@ -234,6 +243,7 @@ int main(int count, char **arguments) {
                    {"start_many", start_many},
                    {"fork_after_seal", fork_after_seal},
                    {"save_often", save_often},
+                   {"fork_before_threads", fork_before_threads},
                    {"save_in_children", save_in_children},
                    {"save_at_end", save_at_end},
                    {"save_without_record", save_without_record}};

@@ -5,10 +5,11 @@
 // whatever a block can do that has a store of its own size. And pages and spans that come and go side by side. And blocks
 // of 1 MiB, of which three fit in a segment, among small ones, resized at times. And blocks of KIB, of which every
 // other one is freed, and longer ones that do not fit where they were. And BLOCKS of each size in turn, which are freed with
-// their size and alignment.
+// their size and alignment. And BLOCKS of KIB that another thread frees before as much memory is asked for in blocks of
+// NEXT KiB, with small ones in pages between, three times.
 //
 //   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]|holes [KIB [BLOCKS]]
-//           |told BLOCKS
+//           |told BLOCKS|elsewhere KIB BLOCKS NEXT
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -222,6 +223,39 @@ static void leave_holes(size_t size, unsigned count) {
   }
 }
 
+struct blocks {
+  size_t count;
+  void **block;
+};
+static void *free_all(void *argument) {
+  const struct blocks *blocks = argument;
+  for (size_t i = 0; i < blocks->count; i++) free(blocks->block[i]);
+  return NULL;
+}
+static void make(struct blocks *blocks, size_t size) {
+  for (size_t i = 0; i < blocks->count; i++) {
+    memset(blocks->block[i] = malloc(size), 1, 64);
+    for (unsigned k = 0; k < 50; k++) {
+      void *volatile small = malloc(3000);
+      free(small);
+    }
+  }
+}
+static void have_freed_elsewhere(size_t size, size_t count, size_t next) {
+  enum { ROUNDS = 3, BLOCKS_MOST = 1000 };
+  static void *places[BLOCKS_MOST];
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    struct blocks blocks = {count < BLOCKS_MOST ? count : BLOCKS_MOST, places};
+    make(&blocks, size);
+    pthread_t thread;
+    pthread_create(&thread, NULL, free_all, &blocks);
+    pthread_join(thread, NULL);
+    blocks.count = blocks.count * size / next;
+    make(&blocks, next);
+    free_all(&blocks);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
@@ -236,6 +270,8 @@ int main(int argc, char **argv) {
     keep_arenas(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
   else if (strcmp(argv[1], "holes") == 0)
     leave_holes((size_t)(argc > 2 ? atoi(argv[2]) : 50) << 10, argc > 3 ? (unsigned)atoi(argv[3]) : 400);
+  else if (strcmp(argv[1], "elsewhere") == 0 && argc == 5)
+    have_freed_elsewhere((size_t)atoi(argv[2]) << 10, (size_t)atoi(argv[3]), (size_t)atoi(argv[4]) << 10);
   else if (strcmp(argv[1], "mixed") == 0)
     mix_pages_and_spans(argc > 2 ? (uint32_t)atoi(argv[2]) : 1, argc > 3 ? (uint32_t)atoi(argv[3]) : 200);
   else

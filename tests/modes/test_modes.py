@@ -105,6 +105,17 @@ def runs_of(profile: Path) -> int:
     return struct.unpack_from("<I", profile.read_bytes(), 36)[0]
 
 
+LEAST_AT = 72 + 4 * 273 + 4 * (3 + 5)  # docs/profile-format.md: the granules in the run where they were the fewest
+
+
+def leasts_of(profile: Path) -> list[bool]:
+    """Of each record, if each run had it."""
+    contents = profile.read_bytes()
+    header, records, size = struct.unpack_from("<I", contents, 12)[0], *struct.unpack_from("<2I", contents, 24)
+    at = [header + number * size + LEAST_AT for number in range(records)]
+    return [struct.unpack_from("<I", contents, one)[0] > 0 for one in at]
+
+
 def test_a_process_that_saves_often_is_one_run(tmp_path: Path) -> None:
     often, once = tmp_path / "often.rtp", tmp_path / "once.rtp"
     assert run("api", "save_often", str(often), record=str(often)).stdout == "save 0\n" * 6
@@ -114,6 +125,16 @@ def test_a_process_that_saves_often_is_one_run(tmp_path: Path) -> None:
     for _ in range(2):
         assert run("api", "save_often", str(often), record=str(often)).stdout == "save 0\n" * 6
     assert runs_of(often) == 3
+
+
+def test_a_process_that_forks_is_one_run(tmp_path: Path) -> None:
+    # The children saved first: the threads that started later looked as if they had not been there in one run.
+    forks, alone = tmp_path / "forks.rtp", tmp_path / "alone.rtp"
+    for runs in (1, 2, 3):
+        assert run("api", "fork_before_threads", str(forks), record=str(forks)).returncode == 0
+        assert run("api", "save_often", str(alone), record=str(alone)).returncode == 0
+        assert runs_of(forks) == runs_of(alone) == runs
+        assert leasts_of(forks) == leasts_of(alone)
 
 
 def test_the_save_at_exit_waits_for_those_of_other_threads(tmp_path: Path) -> None:
@@ -314,6 +335,14 @@ def test_pages_and_spans_side_by_side_find_room_where_they_were_recorded(seed: i
 def test_what_is_left_free_between_blocks_is_made_ready(kib: int, blocks: int, mode: str, tmp_path: Path) -> None:
     # Where nothing that comes later fits between blocks, the recorded heap had more than was in use.
     told = recorded_and_sealed(tmp_path, mode, "sparing", "holes", str(kib), str(blocks))
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("words", ["300 60 600", "40 500 44", "40 500 640", "350 40 900", "100 120 101"])
+def test_what_others_free_comes_back_as_while_it_was_recorded(words: str, mode: str, tmp_path: Path) -> None:
+    # Recorded, two blocks came back with each that was asked for, or with small ones; in an extent one does.
+    told = recorded_and_sealed(tmp_path, mode, "sparing", "elsewhere", *words.split())
     assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
 
 
