@@ -67,6 +67,19 @@ static bool start_memory(void) {
   return arena_init(rtm_options.purge, rtm_options.limit);
 }
 
+// Once, as each request comes here again.
+static void tell_no_memory(void) {
+  static bool told;
+  if (told || rtm_options.limit == SIZE_MAX) return;
+  told = true;
+  char number[24];
+  struct text text = {number, sizeof number - 1, 0};
+  text_add_number(&text, rtm_options.limit);
+  number[text.length] = 0;
+  message_warn("RTMALLOC_LIMIT", number,
+               "not enough for the allocator's own data: each request fails, and other options are left out");
+}
+
 static RTM_NOINLINE bool process_start(void) {
   // A thread that allocates while it starts the rest comes here again: memory is there by then.
   static _Thread_local bool starting __attribute__((tls_model("initial-exec")));
@@ -86,6 +99,8 @@ static RTM_NOINLINE bool process_start(void) {
       starting = false;
       atomic_store_explicit(&started, STARTED_ALL, memory_order_release);
       if (rtm_heap != &rtm_no_heap) process_watch_thread(rtm_heap);
+    } else {
+      tell_no_memory();
     }
   }
   os_lock_release(&start_lock);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,8 @@ static const char *reason(int number) {
     case ENOSPC:
     case EDQUOT:
       return "the disk is full";
+    case EFBIG:
+      return "it would be larger than this process may write (ulimit -f)";
     case EISDIR:
       return "it is a directory";
     default:
@@ -49,7 +52,7 @@ const char *os_file_size(const char *path, size_t *size) {
   return wrong;
 }
 
-static bool write_all(int fd, const char *bytes, size_t count) {
+static bool write_pieces(int fd, const char *bytes, size_t count) {
   while (count > 0) {
     ssize_t done = write(fd, bytes, count);
     if (done < 0 && errno == EINTR) continue;
@@ -58,6 +61,22 @@ static bool write_all(int fd, const char *bytes, size_t count) {
     count -= (size_t)done;
   }
   return true;
+}
+
+// A write beyond the limit of a file's size (ulimit -f) is an error like others, and not the end of the program.
+static bool write_all(int fd, const char *bytes, size_t count) {
+  sigset_t too_large, before, pending;
+  sigemptyset(&too_large);
+  sigaddset(&too_large, SIGXFSZ);
+  sigpending(&pending);
+  bool raised = sigismember(&pending, SIGXFSZ) == 1;
+  pthread_sigmask(SIG_BLOCK, &too_large, &before);
+  bool good = write_pieces(fd, bytes, count);
+  int number = errno;
+  if (!good && number == EFBIG && !raised) sigtimedwait(&too_large, NULL, &(struct timespec){0});
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  errno = number;
+  return good;
 }
 
 const char *os_replace_file(const char *path, const char *beside, const char *bytes, size_t count) {

@@ -116,6 +116,23 @@ def leasts_of(profile: Path) -> list[bool]:
     return [struct.unpack_from("<I", contents, one)[0] > 0 for one in at]
 
 
+def test_a_file_above_the_limit_of_its_size_is_named_and_the_program_runs_on(tmp_path: Path) -> None:
+    for option in ("record", "report"):
+        path = tmp_path / option
+        command = ["sh", "-c", 'ulimit -f 1; exec "$0" save_often ""', str(PROGRAMS / "api")]
+        done = subprocess.run(
+            command, env=environment(**{option: str(path)}), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0
+        assert f"'{path}': it would be larger than this process may write (ulimit -f)" in done.stderr
+        assert option == "report" or list(tmp_path.iterdir()) == []
+
+
+def test_a_limit_that_is_too_low_for_anything_is_told_once(tmp_path: Path) -> None:
+    done = run("load", limit="512k", profile=str(tmp_path / "x.rtp"), mode="pag")
+    assert done.stderr.count("not enough for the allocator's own data") == 1
+
+
 def test_a_process_that_saves_often_is_one_run(tmp_path: Path) -> None:
     often, once = tmp_path / "often.rtp", tmp_path / "once.rtp"
     assert run("api", "save_often", str(often), record=str(often)).stdout == "save 0\n" * 6

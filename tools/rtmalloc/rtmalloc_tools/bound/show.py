@@ -136,6 +136,9 @@ def show_problems(rows: Sequence[Entry], console: Console) -> None:
         if row.verdict == "below observed":
             text = f"WRONG {row.name}: {row.observed} instructions were observed, {row.proven} are proven: a hole in it"
             console.print(text, markup=False, style="red", highlight=False, soft_wrap=True)
+        if row.verdict == "over limit":
+            text = f"OVER {row.name}: {row.proven} instructions are proven, {row.limit} are permitted"
+            console.print(text, markup=False, style="red", highlight=False, soft_wrap=True)
     for problem_text, ways in meeting.items():
         console.print(f"REFUSED: {problem_text}", markup=False, style="red", highlight=False, soft_wrap=True)
         more = [f"  and by {len(ways) - 2} more rows"] if len(ways) > 2 else []
