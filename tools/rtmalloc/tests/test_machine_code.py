@@ -360,3 +360,25 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path):
 )
 def test_the_compilers_suffixes(symbol, name):
     assert base_name(symbol) == name
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "lea entry(%rip), %rax\npush %rax\nret",
+        "sub $8, %rsp\nret",
+        "push %rbx\ntest %rax, %rax\nje 1f\npop %rbx\n1: ret",
+        "push %rax\njmp other",
+    ],
+)
+def test_a_return_to_what_the_function_put_on_the_stack_is_refused(assemble, body):
+    result = analyse(assemble({"entry": body, "other": "ret"}), row())
+    assert "on the stack" in problem(result)
+
+
+def test_what_leaves_the_stack_as_it_was_is_followed(assemble):
+    body = (
+        "push %rbx\nsub $24, %rsp\ntest %rax, %rax\nje 1f\nadd $24, %rsp\npop %rbx\nret\n"
+        "1: lea 24(%rsp), %rsp\npop %rbx\njmp other"
+    )
+    assert analyse(assemble({"entry": body, "other": "ret"}), row()).problems == []

@@ -12,6 +12,7 @@ from rtmalloc_tools.bound.longest import Best, Edge, Repeat, Step, Trail, longes
 from rtmalloc_tools.bound.loops import Loop, find_structure
 from rtmalloc_tools.bound.rows import LoopBound, Named, Paths, Row
 from rtmalloc_tools.bound.sources import Sources
+from rtmalloc_tools.bound.stack import check_returns
 from rtmalloc_tools.mistakes import Mistake, unknown_name
 
 NOTHING = Answer(Best(0, None), None)
@@ -138,7 +139,9 @@ class RowAnalysis:
     def answer(self, entry: int) -> Answer:
         if entry not in self.answers:
             self.open.append(entry)
-            self.answers[entry] = self.solve(entry, self.grower.grow(entry))
+            flow = self.grower.grow(entry)
+            check_returns(entry, flow, self.analyser.decoder, self.refuse)
+            self.answers[entry] = self.solve(entry, flow)
             self.open.pop()
         return self.answers[entry]
 

@@ -33,6 +33,7 @@ class Instruction:
     kind: Kind
     target: int | None = None  # of a direct jump or call
     slot: int | None = None  # of an indirect one: the address of the word that it reads, if it is a constant
+    stack: int | None = 0  # bytes by which the stack grows; None: not known before it runs
 
     @property
     def following(self) -> int:
@@ -82,7 +83,31 @@ def classify(decoded: capstone.CsInsn) -> Instruction:
             target = operand.imm
         elif operand.type == x86.X86_OP_MEM and operand.mem.base == x86.X86_REG_RIP and not operand.mem.index:
             slot = decoded.address + decoded.size + operand.mem.disp
-    return Instruction(decoded.address, decoded.size, text, kind, target, slot)
+    return Instruction(decoded.address, decoded.size, text, kind, target, slot, stack_growth(decoded, kind))
+
+
+WORD = 8
+PUSHES = {x86.X86_INS_PUSH, x86.X86_INS_PUSHFQ}
+POPS = {x86.X86_INS_POP, x86.X86_INS_POPFQ}
+
+
+def stack_growth(decoded: capstone.CsInsn, kind: Kind) -> int | None:
+    """A call counts with its return."""
+    if kind in (Kind.CALL, Kind.RETURN) or x86.X86_REG_RSP not in decoded.regs_access()[1]:
+        return 0
+    operands = decoded.operands
+    named = [operand.reg for operand in operands if operand.type == x86.X86_OP_REG]
+    if decoded.id in PUSHES or (decoded.id in POPS and x86.X86_REG_RSP not in named):
+        size = operands[0].size if operands else WORD
+        return size if decoded.id in PUSHES else -size
+    constants = [operand.imm for operand in operands if operand.type == x86.X86_OP_IMM]
+    if decoded.id in (x86.X86_INS_SUB, x86.X86_INS_ADD) and constants:
+        return constants[0] if decoded.id == x86.X86_INS_SUB else -constants[0]
+    if decoded.id == x86.X86_INS_LEA:
+        places = [operand.mem for operand in operands if operand.type == x86.X86_OP_MEM]
+        if places[0].base == x86.X86_REG_RSP and not places[0].index:
+            return -places[0].disp
+    return None
 
 
 def kind_of(decoded: capstone.CsInsn) -> Kind:
