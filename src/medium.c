@@ -315,9 +315,17 @@ void *medium_malloc_or(struct heap *heap, size_t size) {
   return RTM_LIKELY(freed != NULL) ? take_for_freed(heap, freed, length) : take_unfreed(heap, length);
 }
 
+// While a profile is recorded: another block, only where an extent takes it back, too, as the first one, of `length`
+// granules, serves `wanted` there.
+static RTM_NOINLINE struct span *other_in_time(struct heap *heap, uint32_t length, uint32_t wanted) {
+  struct span *other = extent_fits(length, wanted) ? take_freed(heap) : NULL;
+  if (other) note_gone(heap, other->length);
+  return other;
+}
+
 // The same in pieces, for what does more with the span: the first, before it is taken. Two blocks come back, as what is
-// taken then is never one of them; while a profile is recorded the second one only where it does in an extent, as the first
-// serves `wanted` granules there. Returns the granules of the first, 0 if there was none.
+// taken then is never one of them. `wanted`: granules that are asked for, where any block serves them. Returns the
+// granules of the first, 0 if there was none.
 static uint32_t tend_or_release(struct heap *heap, uint32_t wanted) {
   if (RTM_UNLIKELY(must_prepare(heap))) {
     prepare(heap);
@@ -334,12 +342,8 @@ static uint32_t tend_or_release(struct heap *heap, uint32_t wanted) {
   }
   uint32_t length = freed->length;
   medium_release(heap, freed);
-  if (heap->record && !extent_fits(length, wanted)) return length;
-  struct span *other = take_freed(heap);
-  if (other) {
-    if (RTM_UNLIKELY(heap->record != NULL)) note_gone(heap, other->length);
-    medium_release(heap, other);
-  }
+  struct span *other = RTM_UNLIKELY(heap->record != NULL) ? other_in_time(heap, length, wanted) : take_freed(heap);
+  if (other) medium_release(heap, other);
   return length;
 }
 
