@@ -326,7 +326,7 @@ static RTM_NOINLINE struct span *other_in_time(struct heap *heap, uint32_t lengt
 // The same in pieces, for what does more with the span: the first, before it is taken. Two blocks come back, as what is
 // taken then is never one of them. `wanted`: granules that are asked for, where any block serves them. Returns the
 // granules of the first, 0 if there was none.
-static uint32_t tend_or_release(struct heap *heap, uint32_t wanted) {
+RTM_INLINE uint32_t tend_or_release(struct heap *heap, uint32_t wanted) {
   if (RTM_UNLIKELY(must_prepare(heap))) {
     prepare(heap);
     return 0;
