@@ -88,11 +88,7 @@ struct rtm_heap *rtm_heap_new(void) {
 }
 
 static void refuse_memory(const char *function, size_t bytes, const char *why) {
-  char number[24];
-  struct text text = {number, sizeof number - 1, 0};
-  text_add_number(&text, bytes);
-  number[text.length] = 0;
-  message_warn(function, number, why);
+  message_warn_number(function, bytes, why);
   errno = EINVAL;
 }
 

@@ -70,3 +70,11 @@ RTM_COLD void message_warn(const char *what, const char *given, const char *why)
   text_add(&text, "\n");
   os_write(2, buffer, text.length);
 }
+
+RTM_COLD void message_warn_number(const char *what, uint64_t given, const char *why) {
+  char number[24];
+  struct text text = {number, sizeof number - 1, 0};
+  text_add_number(&text, given);
+  number[text.length] = 0;
+  message_warn(what, number, why);
+}

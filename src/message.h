@@ -19,5 +19,6 @@ void text_pad(struct text *text, size_t start, size_t column);
 _Noreturn void message_misuse(const void *pointer, const char *what, const char *why);
 // "rtmalloc: warning: WHAT 'GIVEN': WHY"
 void message_warn(const char *what, const char *given, const char *why);
+void message_warn_number(const char *what, uint64_t given, const char *why);
 
 #endif

@@ -196,14 +196,9 @@ void mode_adapt(struct heap *heap) {
 // ---- loading and sealing ----
 
 static void warn_limit(void) {
-  char number[24];
-  struct text text = {number, sizeof number - 1, 0};
-  size_t limit = os_pin_limit();
-  text_add_number(&text, limit);
-  number[text.length] = 0;
-  message_warn("RLIMIT_MEMLOCK", number,
-               "the memory is in place but may not be locked: raise this limit (ulimit -l unlimited, or memlock in "
-               "/etc/security/limits.conf, or CAP_IPC_LOCK); the run goes on");
+  message_warn_number("RLIMIT_MEMLOCK", os_pin_limit(),
+                      "the memory is in place but may not be locked: raise this limit (ulimit -l unlimited, or memlock "
+                      "in /etc/security/limits.conf, or CAP_IPC_LOCK); the run goes on");
 }
 
 static const char *load(const char *path, enum mode mode) {

@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "heap.h"
+#include "message.h"
 #include "mode.h"
 #include "options.h"
 #include "record.h"
@@ -72,12 +73,8 @@ static void tell_no_memory(void) {
   static bool told;
   if (told || rtm_options.limit == SIZE_MAX) return;
   told = true;
-  char number[24];
-  struct text text = {number, sizeof number - 1, 0};
-  text_add_number(&text, rtm_options.limit);
-  number[text.length] = 0;
-  message_warn("RTMALLOC_LIMIT", number,
-               "not enough for the allocator's own data: each request fails, and other options are left out");
+  message_warn_number("RTMALLOC_LIMIT", rtm_options.limit,
+                      "not enough for the allocator's own data: each request fails, and other options are left out");
 }
 
 static RTM_NOINLINE bool process_start(void) {
