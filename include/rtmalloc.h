@@ -47,9 +47,9 @@ RTM_API void *rtm_realloc(void *block, size_t size) __attribute__((alloc_size(2)
 RTM_API void *rtm_reallocarray(void *block, size_t count, size_t size)
     __attribute__((alloc_size(2, 3), warn_unused_result));
 
-/* Frees a block from any function here, of any thread; NULL does nothing. errno is kept. O(1); of another thread's heap:
- * wait-free. What is no block of this allocator, lies inside a block, or is free already, is reported on stderr and
- * aborts where that can be seen (docs/misuse.md). */
+/* Frees a block from any function here, of any thread; NULL does nothing. errno is kept. O(1); of another
+ * thread's heap: wait-free. What is no block of this allocator, lies inside a block, or is free already, is reported
+ * on stderr and aborts where that can be seen (docs/misuse.md). */
 RTM_API void rtm_free(void *block);
 
 /* A block whose address is a multiple of `alignment`, a power of two (else NULL and EINVAL). */
@@ -95,23 +95,24 @@ enum rtm_miss { RTM_MISS_PAGE, RTM_MISS_SPAN, RTM_MISS_HUGE, RTM_MISS_THREAD, RT
  * 0; EINVAL, ENODATA (nothing is recorded) or EIO with a line on stderr, and the old file is whole. Linear in heaps. */
 RTM_API int rtm_save_profile(const char *path);
 
-/* Makes, links, brings in and locks the heaps of a recorded program; `mode` is "seg" or "pag". The calling thread changes
- * to its heap, threads that start later take theirs. Other threads keep the heaps that they have, which the profile does not
- * cover: each is counted as a miss of the kind thread, and takes memory from the system as before; nothing goes back any more.
- * Load before they start. Huge blocks from before stay mapped when they are freed. 0; EINVAL (bad file or mode) or
- * EBUSY (one is loaded already, or the process is sealed) with a line on stderr. Linear in the memory prepared. */
+/* Makes, links, brings in and locks the heaps of a recorded program; `mode` is "seg" or "pag". The calling thread
+ * changes to its heap, threads that start later take theirs. Other threads keep the heaps that they have, which the
+ * profile does not cover: each is counted as a miss of the kind thread, and takes memory from the system as before;
+ * nothing goes back any more. Load before they start. Huge blocks from before stay mapped when they are freed. 0;
+ * EINVAL (bad file or mode) or EBUSY (one is loaded already, or the process is sealed) with a line on stderr. Linear in
+ * the memory prepared. */
 RTM_API int rtm_load_profile(const char *path, const char *mode);
 
-/* From now on no operation that the profile covers makes a system call, takes a lock or faults; RTMALLOC_ON_MISS says what
- * becomes of the others. 0; EINVAL in mode general, EALREADY if sealed, with a line on stderr. O(heaps). */
+/* From now on no operation that the profile covers makes a system call, takes a lock or faults; RTMALLOC_ON_MISS says
+ * what becomes of the others. 0; EINVAL in mode general, EALREADY if sealed, with a line on stderr. O(heaps). */
 RTM_API int rtm_seal(void);
 /* 0, or EALREADY if the process was not sealed. O(1). */
 RTM_API int rtm_unseal(void);
 
 /* A block of each kind goes out of the calling thread's prepared heap and comes back, so that its next operations find
- * code and data in the caches. rtm_seal does it for the thread that calls it, the start for the main thread; others call
- * this when they are set up. At any time, sealed or not. 0; EINVAL if the thread has no prepared heap, with a line on
- * stderr. O(sizes that the profile has). */
+ * code and data in the caches. rtm_seal does it for the thread that calls it, the start for the main thread; others
+ * call this when they are set up. At any time, sealed or not. 0; EINVAL if the thread has no prepared heap, with a line
+ * on stderr. O(sizes that the profile has). */
 RTM_API int rtm_rehearse(void);
 
 /* How many misses there were, of all kinds or of one. O(1). */
@@ -120,31 +121,31 @@ RTM_API uint64_t rtm_misses_of(enum rtm_miss kind);
 
 /* ---- heaps as objects: docs/heaps.md ----
  *
- * One thread at a time may call the functions of one heap; whoever hands the heap to another thread orders the two (by a
- * lock, a queue, a join). Freeing needs no such order: rtm_free, of any thread, takes a block of any heap, as does free
- * where librtmalloc.so replaces it. NULL as heap, or one that has ended, is reported on stderr and aborts. */
+ * One thread at a time may call the functions of one heap; whoever hands the heap to another thread orders the two (by
+ * a lock, a queue, a join). Freeing needs no such order: rtm_free, of any thread, takes a block of any heap, as does
+ * free where librtmalloc.so replaces it. NULL as heap, or one that has ended, is reported on stderr and aborts. */
 struct rtm_heap;
 
-/* A heap over the system's memory, without limits; NULL and ENOMEM if there is none. O(1), or O(size of what one that was
- * destroyed kept for itself); system calls. */
+/* A heap over the system's memory, without limits; NULL and ENOMEM if there is none. O(1), or O(size of what one that
+ * was destroyed kept for itself); system calls. */
 RTM_API struct rtm_heap *rtm_heap_new(void) __attribute__((warn_unused_result));
 
 enum { RTM_HEAP_ALIGNMENT = 64 };
-/* A heap over `bytes` at `memory`, a multiple of RTM_HEAP_ALIGNMENT, which are the heap's until it ends: a static array, a
- * shared, locked or huge-page mapping, a device's memory; not memory of rtmalloc's. Everything that the heap needs lies in
- * there, and it never calls the system. At most 64 such heaps at a time. NULL and EINVAL, with a line on stderr that says
- * why, if the memory is too small, misaligned, or another heap's. O(bytes / 128). */
+/* A heap over `bytes` at `memory`, a multiple of RTM_HEAP_ALIGNMENT, which are the heap's until it ends: a static
+ * array, a shared, locked or huge-page mapping, a device's memory; not memory of rtmalloc's. Everything that the heap
+ * needs lies in there, and it never calls the system. At most 64 such heaps at a time. NULL and EINVAL, with a line on
+ * stderr that says why, if the memory is too small, misaligned, or another heap's. O(bytes / 128). */
 RTM_API struct rtm_heap *rtm_heap_new_in(void *memory, size_t bytes) __attribute__((warn_unused_result));
-/* Of that many bytes, how many such a heap needs for itself; each block takes 8 more. SIZE_MAX: it is too small, or above
- * 64 GiB. O(1). */
+/* Of that many bytes, how many such a heap needs for itself; each block takes 8 more. SIZE_MAX: it is too small, or
+ * above 64 GiB. O(1). */
 RTM_API size_t rtm_heap_overhead(size_t bytes);
-/* Bytes for such a heap in which no request ever fails, whatever the order of requests, if the live ones, each rounded up
- * to a multiple of 16, never sum to more than `live` and none is larger than `largest`, and if other threads' frees are
- * collected (rtm_heap_collect). The worst that can be: programs need far less. SIZE_MAX: more than can be expressed. */
+/* Bytes for such a heap in which no request ever fails, whatever the order of requests, if the live ones, each rounded
+ * up to a multiple of 16, never sum to more than `live` and none is larger than `largest`, and if other threads' frees
+ * are collected (rtm_heap_collect). The worst that can be: programs need far less. SIZE_MAX: too much for a size_t. */
 RTM_API size_t rtm_heap_memory_for(size_t live, size_t largest);
 
-/* As rtm_malloc, rtm_calloc, rtm_aligned_alloc, from the heap; NULL and ENOMEM also over a limit. O(1): over the system's
- * memory as there, over a caller's memory always without a system call or a loop that depends on the load. */
+/* As rtm_malloc, rtm_calloc, rtm_aligned_alloc, from the heap; NULL and ENOMEM also over a limit. O(1): over the
+ * system's memory as there, over a caller's memory always without a system call or a loop that depends on the load. */
 RTM_API void *rtm_heap_malloc(struct rtm_heap *heap, size_t size)
     __attribute__((malloc, alloc_size(2), warn_unused_result));
 RTM_API void *rtm_heap_calloc(struct rtm_heap *heap, size_t count, size_t size)
@@ -154,13 +155,13 @@ RTM_API void *rtm_heap_aligned_alloc(struct rtm_heap *heap, size_t alignment, si
 /* As rtm_realloc; what has to move goes into the heap, whichever heap the block is from. */
 RTM_API void *rtm_heap_realloc(struct rtm_heap *heap, void *block, size_t size)
     __attribute__((alloc_size(3), warn_unused_result));
-/* Frees a block of this heap; another's is reported and aborts. Shorter than rtm_free, and the memory is there for the next
- * request: what rtm_free gives back of a heap that is not the thread's own waits to be collected. O(1). */
+/* Frees a block of this heap; another's is reported and aborts. Shorter than rtm_free, and the memory is there for the
+ * next request: what rtm_free gives back of a heap that is not the thread's own waits to be collected. O(1). */
 RTM_API void rtm_heap_free(struct rtm_heap *heap, void *block);
 
-/* Ends the heap and frees all its blocks at once. Nobody may use one any more, nor be about to free one: a later free is
- * reported as far as it can be seen. O(segments of the process), whatever the number of blocks; over a caller's memory
- * O(1). */
+/* Ends the heap and frees all its blocks at once. Nobody may use one any more, nor be about to free one: a later free
+ * is reported as far as it can be seen. O(segments of the process), whatever the number of blocks; over a caller's
+ * memory O(1). */
 RTM_API void rtm_heap_destroy(struct rtm_heap *heap);
 /* Ends the heap; its blocks live on as the process's, and are freed by rtm_free. 0; EBUSY, with a line on stderr, and
  * nothing changed, if it is over a caller's memory and has live blocks. O(size classes). */
@@ -168,9 +169,9 @@ RTM_API int rtm_heap_delete(struct rtm_heap *heap);
 
 /* Whether the live block is the heap's. O(1). */
 RTM_API bool rtm_heap_contains(const struct rtm_heap *heap, const void *block);
-/* Calls `visit` for each live block, with its usable bytes, until it returns false. `visit` may free the block by rtm_free,
- * but must not call this heap's functions. Blocks that others free meanwhile come or not. True if all came. Linear in
- * blocks and in segments of the process. */
+/* Calls `visit` for each live block, with its usable bytes, until it returns false. `visit` may free the block by
+ * rtm_free, but must not call this heap's functions. Blocks that others free meanwhile come or not. True if all came.
+ * Linear in blocks and in segments of the process. */
 typedef bool rtm_visit_function(void *block, size_t bytes, void *argument);
 RTM_API bool rtm_heap_visit(struct rtm_heap *heap, rtm_visit_function *visit, void *argument);
 /* Collects all that other threads have freed; with `force`, gives what is free back to the system. Linear in both. */
@@ -178,18 +179,18 @@ RTM_API void rtm_heap_collect(struct rtm_heap *heap, bool force);
 /* NULL if every invariant of the heap holds, else a sentence. Linear in the heap. */
 RTM_API const char *rtm_heap_check(struct rtm_heap *heap);
 
-/* Limits, after the Real-Time Java memory model; 0: none. Bytes of blocks as rtm_usable_size says. A request over a limit
- * is NULL and ENOMEM at once, and is counted. */
+/* Limits, after the Real-Time Java memory model; 0: none. Bytes of blocks as rtm_usable_size says. A request over a
+ * limit is NULL and ENOMEM at once, and is counted. */
 struct rtm_limits {
   size_t most_held;  /* bytes of live blocks */
   size_t most_ever;  /* bytes of all blocks that there have been since the first limit was set */
   size_t rate;       /* bytes a second: in any t seconds at most burst + t * rate */
   size_t burst;      /* bytes; 0: what comes in a second */
 };
-/* Sets, changes or (all 0) takes away the limits of a heap, or of what the calling thread allocates. 0; EINVAL if they are
- * impossible; ENOTSUP for a thread that has a prepared heap of a profile, which is its limit; with a line on stderr. What
- * lives already counts; exact if no other thread frees at the same time. Linear in the heap. Operations of a heap with
- * limits are longer, as each is counted. */
+/* Sets, changes or (all 0) takes away the limits of a heap, or of what the calling thread allocates. 0; EINVAL if they
+ * are impossible; ENOTSUP for a thread that has a prepared heap of a profile, which is its limit; with a line on
+ * stderr. What lives already counts; exact if no other thread frees at the same time. Linear in the heap. Operations of
+ * a heap with limits are longer, as each is counted. */
 RTM_API int rtm_heap_set_limits(struct rtm_heap *heap, const struct rtm_limits *limits);
 RTM_API int rtm_thread_set_limits(const struct rtm_limits *limits);
 
@@ -210,14 +211,14 @@ RTM_API void rtm_thread_usage(struct rtm_usage *usage);
  * called while another runs in the same thread. It must return: no exception, no longjmp. */
 
 /* Called now and then while memory is asked for, so that a reference-counted runtime frees a bounded number of objects
- * each time: by a malloc of up to 2 MiB that finds no free block ready, which comes at least once in 256 requests that no
- * free makes up for, in each size class; and by rtm_collect (with its `force`). Not for heap objects, nor for what a
+ * each time: by a malloc of up to 2 MiB that finds no free block ready, which comes at least once in 256 requests that
+ * no free makes up for, in each size class; and by rtm_collect (with its `force`). Not for heap objects, nor for what a
  * profile prepared in mode pag: call rtm_collect there. */
 typedef void rtm_deferred_free_function(bool force, unsigned long long heartbeat, void *argument);
 RTM_API void rtm_register_deferred_free(rtm_deferred_free_function *function, void *argument);
 
-/* Called with EAGAIN (double free), EINVAL (invalid pointer) or EFAULT (damaged heap) after the line on stderr and before
- * the abort; with ENOMEM before a request returns NULL for want of memory, but not over a limit. */
+/* Called with EAGAIN (double free), EINVAL (invalid pointer) or EFAULT (damaged heap) after the line on stderr and
+ * before the abort; with ENOMEM before a request returns NULL for want of memory, but not over a limit. */
 typedef void rtm_error_function(int error, void *argument);
 RTM_API void rtm_register_error(rtm_error_function *function, void *argument);
 
@@ -226,7 +227,8 @@ RTM_API void rtm_register_error(rtm_error_function *function, void *argument);
 typedef bool rtm_out_of_memory_function(size_t size, void *argument);
 RTM_API void rtm_register_out_of_memory(rtm_out_of_memory_function *function, void *argument);
 
-/* Calls the deferred free, then collects what other threads have freed in the thread's heap; with `force` as rtm_trim. */
+/* Calls the deferred free, then collects what other threads have freed in the thread's heap; with `force` also
+ * as rtm_trim. */
 RTM_API void rtm_collect(bool force);
 
 /* What RTMALLOC_PURGE, RTMALLOC_LIMIT, RTMALLOC_RESERVE and RTMALLOC_ON_MISS set, by call. */

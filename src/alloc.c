@@ -581,9 +581,9 @@ void free_check_alignment(void *block, size_t alignment, size_t size) {
   }
 }
 
-// Of a heap that is recorded, or was prepared from what was recorded: both must decide alike, as the one counts what the
-// other has. So another thread's block is always counted anew, as a block of the thread that asks. And a smaller size
-// stays by eights of classes, as a store may serve all of one.
+// Of a heap that is recorded, or was prepared from what was recorded: both must decide alike, as the one counts what
+// the other has. So another thread's block is always counted anew, as a block of the thread that asks. And a smaller
+// size stays by eights of classes, as a store may serve all of one.
 static bool stays_as_recorded(const struct span *span, const struct heap *owner, size_t padded) {
   const struct heap *heap = rtm_heap;
   size_t now = usable(span);

@@ -651,8 +651,8 @@ static void give_segments(uint32_t first, uint32_t segments) {
   set_retained_most();
   for (uint32_t i = 0; i < segments; i++) retain(segment_at(first + i));
   run_release(first, segments);
-  // As much is kept as huge blocks have, so at most twice as much goes as is given. Where those that go are smaller than
-  // half a segment some are left, and go with later operations.
+  // As much is kept as huge blocks have, so at most twice as much goes as is given. Where those that go are smaller
+  // than half a segment some are left, and go with later operations.
   shrink_by(4 * segments + 1);
   os_lock_release(&a->lock);
 }

@@ -136,8 +136,8 @@ struct heap *heap_new(uintptr_t routine, uint32_t index, enum heap_state state);
 bool heap_make(struct heap *heap, uintptr_t routine, uint32_t index, enum heap_state state);
 // A profile was loaded: if there is a prepared heap for the calling thread, its own one serves what that has not.
 void heap_begin_prepared(void);
-// Nothing that heaps hold goes back to the system from now on (segment_keep_from_now). How many of them are general ones
-// of threads other than the calling one. O(heaps).
+// Nothing that heaps hold goes back to the system from now on (segment_keep_from_now). How many of them are general
+// ones of threads other than the calling one. O(heaps).
 uint32_t heap_keep_from_now(void);
 // A request for a block of this bin was in vain, in a heap that has nothing of any. If another one of the same routine
 // waits that was made with such blocks: true, and the thread goes on with that one. O(heaps of the routine / 64), and

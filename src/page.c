@@ -371,9 +371,9 @@ static RTM_NOINLINE void *take_past_late(struct heap *heap, struct hint_leaf *le
   return take_remote(heap, page);
 }
 
-// Nothing of the class is at hand, and no page of it is queued. Where the first bit of the leaf leads to nothing, its last
-// one is looked at: or the class would get a new page each time, however much others have freed behind a late bit. (Where
-// that is the leaf's only one, or the leaf's own bit came late, it does, until a search over all classes comes by.)
+// Nothing of the class is at hand, and no page of it is queued. Where the first bit of the leaf leads to nothing, its
+// last one is looked at: or the class would get a new page each time, however much others have freed behind a late bit.
+// (It does where that is the leaf's only one, or the leaf's own bit came late, until a search over all classes comes.)
 static RTM_NOINLINE void *take_further(struct heap *heap, unsigned class) {
   struct span *page = span_at(heap->waiting);
   if (RTM_UNLIKELY(page->kind == class)) return take_waiting(heap, page);

@@ -113,8 +113,8 @@ static size_t alignment_of(const struct profile_record *thread, unsigned bin) {
   return thread->alignment[(bin - FIRST) / STEP];
 }
 
-// Its blocks are aligned as some of their doubling have to be; or, where their size is no multiple of that, to as much as
-// it is a multiple of.
+// Its blocks are aligned as some of their doubling have to be; or, where their size is no multiple of that, to as much
+// as it is a multiple of.
 static void plan_own_store(const struct profile_record *thread, unsigned bin, struct plan *plan) {
   size_t alignment = alignment_of(thread, bin), most = bin_size(bin) & -bin_size(bin);
   plan->store[bin] = (uint16_t)bin;

@@ -13,10 +13,11 @@
 // what that run needed. For a levelled profile. O(records * routines).
 uint64_t plan_share(struct profile *profile, uint64_t *reserve);
 
-// Mode `pag`: where the recorded runs differ, one record more, PROFILE_COMMON. What is made of it is for all threads, when
-// their own stores have nothing left: of routines with several threads that race (one needed less by more than a 32nd in
-// one run than in another), the most that any thread of these has; and of each other thread as much as it differed by, at
-// most an eighth. For a levelled profile. False: out of memory. O(records), where those of a routine follow each other.
+// Mode `pag`: where the recorded runs differ, one record more, PROFILE_COMMON. What is made of it is for all threads,
+// when their own stores have nothing left: of routines with several threads that race (one needed less by more than a
+// 32nd in one run than in another), the most that any thread of these has; and of each other thread as much as it
+// differed by, at most an eighth. For a levelled profile. False: out of memory. O(records), where those of a routine
+// follow each other.
 bool plan_common(struct profile *profile);
 
 struct plan {

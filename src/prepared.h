@@ -8,8 +8,8 @@
 //     level l   a bit for each word of level l - 1;  level 2 is one word: 64^3 heaps of a routine at most
 //
 // Who starts a thread goes down the tree and clears the heap's bit (store_take_shared). No loop and no lock, unless
-// other threads of the routine were three times a moment ahead. If nothing was found, all words are looked at: no bit is
-// set, or a thread is just leaving its heap, or taking one.
+// other threads of the routine were three times a moment ahead. If nothing was found, all words are looked at: no bit
+// is set, or a thread is just leaving its heap, or taking one.
 #ifndef RTM_PREPARED_H
 #define RTM_PREPARED_H
 
@@ -21,8 +21,8 @@ RTM_HIDDEN extern const char prepared_no_memory[];
 const char *prepared_index(struct stores *all, size_t *bytes, bool *permitted);
 // The heap that has been waiting with the lowest number, as far as other threads leave it; NULL: none waits. O(1).
 struct heap *prepared_take(uintptr_t routine);
-// Another one of the same routine that waits, and was made with blocks of the bin; NULL: none of the first 64 that wait.
-// O(heaps / 64).
+// Another one of the same routine that waits, and was made with blocks of the bin; NULL: none of the first 64 that
+// wait. O(heaps / 64).
 struct heap *prepared_take_other(const struct stores *than, unsigned bin);
 // Its thread has exited. O(1), wait-free.
 void prepared_leave(struct stores *stores);

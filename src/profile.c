@@ -166,8 +166,8 @@ bool profile_has_blocks(const struct profile_record *record, unsigned first, uns
   return false;
 }
 
-// How many blocks of the bins from `first` on, before `end`, there were at one time, in one record or the other. 0 where
-// there are such blocks: that is not known, as each size is to have its own store.
+// How many blocks of the bins from `first` on, before `end`, there were at one time, in one record or the other. 0
+// where there are such blocks: that is not known, as each size is to have its own store.
 struct at_once {
   const struct profile_record *record;
   uint32_t blocks;
@@ -331,7 +331,7 @@ static uint32_t least_of_alike(const struct standing *mine, const struct standin
   return granules;
 }
 
-// One routine's threads. A record that has been levelled may be merged again: it has no more than what is merged anyway.
+// One routine's threads. A record that has been levelled may be merged again: it has no more than what is merged.
 static void level(struct profile *profile, const struct standing *weighed, const struct standing *needing,
                   uint32_t count) {
   struct profile_record most_of_alike = {0};

@@ -247,7 +247,7 @@ void record_after_fork(void) {
   saves = false;
 }
 
-// With what was in the file. `counted`: this run is in it already; where it has no run, only this one's children wrote it.
+// With what was in the file. `counted`: this run is in it already; without a run, only this one's children wrote it.
 static bool merge(struct profile *profile, const struct profile *before, bool counted) {
   if (!before->header->runs) return profile_join(profile, before);
   if (!profile_merge(profile, before)) return false;

@@ -16,15 +16,15 @@ struct record {
   uint32_t blocks[CLASSES + 1];  // in pages of the class, fresh ones included
   uint32_t pages[PROFILE_PAGE_KINDS];
   uint32_t span_granules, page_granules;         // in medium blocks, in pages
-  uint32_t early_blocks, early_granules;         // of span_granules: of medium blocks that are gone (record_large_early)
+  uint32_t early_blocks, early_granules;         // of span_granules: of blocks that are gone (record_large_early)
   _Atomic uint32_t large[BINS_LARGE];            // blocks
   _Atomic uint32_t doubling[PROFILE_DOUBLINGS];  // blocks of each doubling of the size
 };
 
 // Recording is on (RTMALLOC_RECORD): a heap that is made gets a record. NULL: out of memory.
 struct record *record_new(struct heap *heap);
-// The address that stands for a routine of this module's name and offset in all heaps: the module may be opened twice, or
-// again elsewhere.
+// The address that stands for a routine of this module's name and offset in all heaps: the module may be opened twice,
+// or again elsewhere.
 uintptr_t record_routine(uintptr_t routine);
 // A page comes (before it is current) or goes; a medium or huge block of `bytes` does.
 void record_page(struct record *record, const struct span *page);
@@ -36,7 +36,7 @@ void record_large(struct record *record, size_t bytes);
 void record_aligned(struct record *record, size_t bytes, size_t alignment);
 void record_large_gone(struct record *record, size_t bytes);
 // A medium block that another thread has freed goes, earlier than it would in an extent, where one comes back for each
-// medium block that is asked for (extent_large): its span counts until then. record_in_time: a medium block was asked for.
+// medium block that is asked for (extent_large): its span counts until then. record_in_time: one was asked for.
 void record_large_early(struct record *record, size_t bytes);
 void record_in_time(struct record *record);
 // All that others have freed comes back, as in an extent.

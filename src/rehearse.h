@@ -13,8 +13,8 @@ struct front {
   void *(*take)(size_t size);
   void (*give)(void *block, size_t size);
 };
-// Those beside rtm_malloc: none, or in the libraries that override malloc what does so (override/fronts.c). The last one
-// is empty. In this order: what is rehearsed first may be forgotten first.
+// Those beside rtm_malloc: none, or in the libraries that override malloc what does so (override/fronts.c). The last
+// one is empty. In this order: what is rehearsed first may be forgotten first.
 RTM_HIDDEN extern const struct front rtm_fronts[];
 
 // Nothing where the thread has no prepared heap, or its operations are counted or checked. O(classes and bins).

@@ -80,7 +80,7 @@ RTM_INLINE bool segment_must_shrink_early(const struct heap *heap) {
 void segment_keep(struct heap *heap, uint32_t orphans);
 // Nothing goes back, and nothing is taken ahead.
 void segment_keep_all(struct heap *heap);
-// The arena gives nothing back any more (PURGE_NEVER): for any thread's heap, which may be in the middle of an operation.
+// The arena gives nothing back any more (PURGE_NEVER): for any thread's heap, in the middle of an operation or not.
 void segment_keep_from_now(struct heap *heap);
 
 // ---- descriptors ----
@@ -315,9 +315,9 @@ RTM_INLINE struct span *segment_room_behind(const struct span *span, uint32_t le
 }
 
 // Gives a span back, of which the first `dirty` granules may hold memory. Returns it as it is now, in no set yet, and
-// joined with its free neighbours: with `after`, which may be NULL, and if `look` with the one before. `place`: its own.
-// The table's entries where they meet stay as they are: they lead to descriptors without an owner. O(1). What is likely
-// here is what makes the longest operations: it has no jumps.
+// joined with its free neighbours: with `after`, which may be NULL, and if `look` with the one before. `place`: its
+// own. The table's entries where they meet stay as they are: they lead to descriptors without an owner. O(1). What is
+// likely here is what makes the longest operations: it has no jumps.
 RTM_INLINE struct span *segment_join_with(struct heap *heap, struct span *span, uint32_t dirty,
                                           struct segment_place place, struct span *after, bool look) {
   uint32_t length = span->length, *table = place.table;

@@ -35,7 +35,7 @@ struct stores {
   uint32_t number;
   unsigned mode;              // enum mode
   struct thread_start start;  // for the thread that the heap was taken for, until it has begun
-  size_t extent_max;          // mode `seg`: what is larger than BLOCK_MAX and not than this comes from the extent; else 0
+  size_t extent_max;          // mode `seg`: what is above BLOCK_MAX and not above this comes from the extent; else 0
 };
 
 // Owns the stores of heaps that have pages and spans beside: huge blocks in mode `seg`. Every free into them is remote.

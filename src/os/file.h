@@ -9,8 +9,8 @@ const char *os_file_size(const char *path, size_t *size);
 // Writes `beside`, and renames it to `path` once it is whole. NULL, or why that failed; then `path` is as it was.
 // (What is there must be a regular file.)
 const char *os_replace_file(const char *path, const char *beside, const char *bytes, size_t count);
-// Keeps other processes that ask for the same folder's lock away until os_unlock_folder; waits for them, some seconds at
-// most. `path`: a file in the folder. Negative where the folder cannot be locked: the caller goes on without.
+// Keeps other processes that ask for the same folder's lock away until os_unlock_folder; waits for them, some seconds
+// at most. `path`: a file in the folder. Negative where the folder cannot be locked: the caller goes on without.
 int os_lock_folder(const char *path);
 void os_unlock_folder(int lock);
 // Writes to the open file and closes it. NULL, or why it could not be written.

@@ -1,12 +1,12 @@
 // What is certain of a block: that it is one, that it is in use, and, with canaries, how long it was asked for. See
 // secure.h.
 //
-//   page, store   [ size bytes | pattern ....... | word ]   block size bytes; word = canary of the address ^ slack << 32,
+//   page, store   [ size bytes | pattern ....... | word ]   block size bytes; word = canary of the address ^ slack<<32,
 //                                <---- slack ---->          slack = block size - 8 - size
 //   medium, huge  [ size bytes | word | ... ]               size is in the span's descriptor: private[0]
 //
-// Of the pattern, the first eight bytes are set and looked at: an overflow passes them. The slack lies in the upper half
-// of the word, as an overflow changes the lower half first, which no slack has part in.
+// Of the pattern, the first eight bytes are set and looked at: an overflow passes them. The slack lies in the upper
+// half of the word, as an overflow changes the lower half first, which no slack has part in.
 #include <string.h>
 
 #include "../alloc.h"
