@@ -311,12 +311,19 @@ RTM_INLINE void link_private(struct span *page) {
   if (!page_private_any(page)) page->flags &= (uint8_t)~PAGE_COLLECTED;
 }
 
+// In the secure variant: whether the next block is chosen, too, and then each that comes after it, as long as there are
+// any. Their requests do no piece of what is to be done for the heap.
+RTM_INLINE bool may_choose_ahead(const struct heap *heap) {
+  const struct extent_tree *tree = &heap->extent.tree[PAGES];
+  return !tree->bits && !tree->leaves && !top_bits(tree) && !is_scarce(heap);
+}
+
 // The first of eight fresh blocks, of which the others are linked, written out. Of blocks above 1 KiB one alone, as
 // eight would be in many pages of the system; and of the last of a page where they are fewer.
-RTM_INLINE void *take_fresh(struct span *page) {
+RTM_INLINE void *take_fresh(struct heap *heap, struct span *page) {
   enum { MOST = 8 };
+  if (SECURE_VARIANT) return secure_extend(page, may_choose_ahead(heap));
   uint32_t size = rtm_shape[page->kind].block_size;
-  if (SECURE_VARIANT) return secure_extend(page, true);
   uint32_t left = page_blocks(page) - page->fresh;
   if (size > GRANULE_SIZE / 4 || left < MOST) return page_extend_one(page);
   if (left == MOST) page->flags &= (uint8_t)~PAGE_FRESH;
@@ -369,11 +376,14 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *take_one_collected(struct heap *heap
 }
 
 static RTM_NOINLINE RTM_CODE_TOGETHER void *take_collected(struct heap *heap, struct span *page) {
-  if (SECURE_VARIANT) {
-    if (may_look(heap)) tidy(heap, page->kind);
-    return secure_refill(page, true);
-  }
   if (is_scarce(heap)) return take_one_collected(heap, page);
+  if (SECURE_VARIANT) {
+    if (may_look(heap))
+      tidy(heap, page->kind);
+    else
+      give_page(heap, pop_waiting(heap));
+    return secure_refill(page, may_choose_ahead(heap));
+  }
   link_private(page);
   return page_take_linked(page);
 }
@@ -387,7 +397,7 @@ static RTM_NOINLINE RTM_CODE_TOGETHER void *extend(struct heap *heap, struct spa
     return block;
   }
   if (tidy(heap, page->kind)) return page_extend_one(page);
-  if (heap->turn++ % ROUND && !is_scarce(heap)) return take_fresh(page);
+  if (heap->turn++ % ROUND && !is_scarce(heap)) return take_fresh(heap, page);
   visit(heap, page->kind);
   return page_extend_one(page);
 }
@@ -397,7 +407,7 @@ RTM_INLINE void *serve(struct heap *heap, size_t class, struct span *page) {
   page_replace_current(heap, class, page);
   if (SECURE_VARIANT) {
     page->used++;
-    return page_has_linked(page) ? page_take_linked(page) : secure_refill(page, true);
+    return page_has_linked(page) ? page_take_linked(page) : secure_refill(page, may_choose_ahead(heap));
   }
   void *block = page->free;
   page->free = *(void **)block;

@@ -135,8 +135,12 @@ static bool is_for_this_program(void) {
   char path[PATH_BYTES];
   const char *wanted = get("RTMALLOC_PROGRAM");
   if (!wanted || !*wanted || !os_program_path(path, sizeof path)) return true;
+  if (*wanted != '/' && strchr(wanted, '/')) {
+    message_warn("RTMALLOC_PROGRAM", wanted, "expected a file name, or a path from / on; the option is left out");
+    return true;
+  }
   const char *last = strrchr(path, '/');
-  return strcmp(last ? last + 1 : path, wanted) == 0;
+  return strcmp(last && *wanted != '/' ? last + 1 : path, wanted) == 0;
 }
 
 static void read_of_program(struct options *o) {

@@ -494,6 +494,7 @@ void page_release_empty(struct heap *heap) {
   for (unsigned class = 1; class <= CLASSES; class ++) {
     struct span *page = heap->page[class];
     if (page != &rtm_no_page && page->used == 1) {
+      if (RTM_UNLIKELY(heap->record != NULL)) record_idle(heap->record, page);
       heap->page[class] = &rtm_no_page;
       page->used = 0;
       page_enqueue(heap, page);

@@ -173,7 +173,7 @@ static uint64_t least_apart(const struct profile_record *thread, uint32_t larges
 // elsewhere even where requests come as they were recorded: a general heap gives spans back when there is time, an
 // extent at once. Where there are many, it is a smaller part of them.) Who shares has chunks: one that needs little has
 // as much more.
-enum { PAGES_PART = 12, MORE = 64 };
+enum { PAGES_PART = 12, SPANS_PART = 4, MORE = 64 };
 static uint64_t usual_granules(const struct profile_record *thread) {
   enum { FEW = (8 << 20) / GRANULE_SIZE };
   uint64_t granules = thread->granules;
@@ -255,14 +255,17 @@ static uint64_t most_beyond_least(const struct profile *profile) {
   return all < routines ? all : routines;
 }
 
-// For what is left of a thread's last chunk half a one; and as much more as of the pages in an extent.
-static uint64_t chunks_for(uint64_t beyond, uint64_t threads) {
-  return (beyond + beyond / PAGES_PART + threads * (EXTENT_CHUNK / 2) + EXTENT_CHUNK - 1) / EXTENT_CHUNK;
+// For what is left of a thread's last chunk half a one; and of the pages and the spans, of which there are `spans` in
+// `granules`, as much more as in an extent.
+static uint64_t chunks_for(uint64_t beyond, uint64_t spans, uint64_t granules, uint64_t threads) {
+  uint64_t in_spans = granules ? (uint64_t)((unsigned __int128)beyond * spans / granules) : 0;
+  uint64_t more = (beyond - in_spans) / PAGES_PART + in_spans / SPANS_PART;
+  return (beyond + more + threads * (EXTENT_CHUNK / 2) + EXTENT_CHUNK - 1) / EXTENT_CHUNK;
 }
 
 uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
   const uint64_t most = EXTENT_MOST / 2;  // a heap has a place for all chunks beside its own
-  uint64_t before = 0, after = 0, threads = 0, beyond = most_beyond_least(profile);
+  uint64_t before = 0, after = 0, threads = 0, spans = 0, granules = 0, beyond = most_beyond_least(profile);
   struct profile_record *end = profile->record + profile->header->records;
   for (struct profile_record *record = profile->record; record < end; record++) {
     if (!may_share(record)) continue;
@@ -272,11 +275,14 @@ uint64_t plan_share(struct profile *profile, uint64_t *reserve) {
     before += extent_granules(record);
     after += own;
     threads += record->granules > 0;
+    spans += record->span_granules < record->granules ? record->span_granules : record->granules;
+    granules += record->granules;
   }
-  uint64_t chunks = chunks_for(beyond, threads);
+  uint64_t chunks = chunks_for(beyond, spans, granules, threads);
   *reserve = (chunks * EXTENT_CHUNK - beyond) << GRANULE_SHIFT;
   after += chunks * EXTENT_CHUNK;
-  if (!beyond || chunks * EXTENT_CHUNK > most || after >= before) return 0;
+  // Chunks of several threads lie among each other, and spans do not go from one to the next: it has to be worth that.
+  if (!beyond || chunks * EXTENT_CHUNK > most || after + spans / SPANS_PART >= before) return 0;
   for (struct profile_record *record = profile->record; record < end; record++) {
     if (may_share(record)) *record = own_of(record);
   }

@@ -32,14 +32,16 @@ static const char *check_size(const struct plan *plan, size_t machine, size_t *s
 
 const char *prepare_check(const struct profile *profile, enum mode mode, uint64_t chunks) {
   size_t sum = chunks * EXTENT_CHUNK << GRANULE_SHIFT, machine = os_available_memory();
+  bool any = false;
   for (uint32_t at = 0; at < profile->header->records; at++) {
     if (!profile_is_thread(&profile->record[at])) continue;
+    any = true;
     struct plan plan;
     plan_make(&profile->record[at], mode, &plan);
     const char *wrong = check_size(&plan, machine, &sum);
     if (wrong) return wrong;
   }
-  return NULL;
+  return any ? NULL : "it holds no thread";
 }
 
 // ---- where things lie ----

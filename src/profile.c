@@ -300,7 +300,7 @@ static struct standing stand(const struct profile *profile, uint32_t at) {
   s.need = alike > PROFILE_LITTLE ? alike - PROFILE_LITTLE : 0;
   bool tells = profile->header->runs >= PROFILE_TELLS && record->least;
   uint64_t always = tells ? (uint64_t)(record->least - 1) << GRANULE_SHIFT : 0;
-  if (s.need < always) s.need = always;
+  if (s.need < always * 2 / 3) s.need = always * 2 / 3;
   return s;
 }
 

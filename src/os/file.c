@@ -83,7 +83,8 @@ const char *os_replace_file(const char *path, const char *beside, const char *by
   int saved = errno;
   const char *wrong = NULL;
   struct stat status;
-  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+  bool exists = stat(path, &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
     errno = saved;
     return S_ISDIR(status.st_mode) ? reason(EISDIR) : "it is no regular file";
   }
@@ -91,6 +92,8 @@ const char *os_replace_file(const char *path, const char *beside, const char *by
   if (fd < 0) {
     wrong = reason(errno);
   } else {
+    // Who may read what is replaced may read this.
+    if (exists) fchmod(fd, status.st_mode & 0777);
     bool good = write_all(fd, bytes, count);
     if (!good) wrong = reason(errno);
     if (close(fd) != 0 && !wrong) wrong = reason(errno);

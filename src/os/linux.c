@@ -110,7 +110,9 @@ long os_read_file(const char *path, char *buffer, size_t size) {
 
 int os_create_file(const char *path) {
   int saved = errno;
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // Does not wait for a FIFO's reader: without one it cannot be opened.
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (fd >= 0) fcntl(fd, F_SETFL, O_WRONLY);
   errno = saved;
   return fd;
 }

@@ -15,7 +15,8 @@ static const char *file_name(const struct dl_phdr_info *module, char *self) {
   const char *path = module->dlpi_name;
   if (!*path) path = os_program_path(self, PATH) ? self : "";
   const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
+  const char *name = slash ? slash + 1 : path;
+  return strcmp(name, "*") == 0 ? "./*" : name;  // "*" is a profile's record of the whole process
 }
 
 struct search {

@@ -6,10 +6,12 @@
 // of 1 MiB, of which three fit in a segment, among small ones, resized at times. And blocks of KIB, of which every
 // other one is freed, and longer ones that do not fit where they were. And BLOCKS of each size in turn, which are freed with
 // their size and alignment. And BLOCKS of KIB that another thread frees before as much memory is asked for in blocks of
-// NEXT KiB, with small ones in pages between, three times.
+// NEXT KiB, with small ones in pages between, three times. And blocks of many sizes, after which the program has unused
+// memory given back. And BLOCKS of up to BYTES that THREADS, one after the other, have while their data are destroyed.
+// And two threads of one routine that need nearly as much, of different sizes, at one time or one after the other.
 //
 //   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]|holes [KIB [BLOCKS]]
-//           |told BLOCKS|elsewhere KIB BLOCKS NEXT
+//           |told BLOCKS|elsewhere KIB BLOCKS NEXT|trimmed|destructors BLOCKS BYTES THREADS|places together|places apart
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -256,6 +258,66 @@ static void have_freed_elsewhere(size_t size, size_t count, size_t next) {
   }
 }
 
+static void have_unused_memory_given_back(void) {
+  enum { BLOCKS = 100, STEP = 3000, ROUNDS = 2 };
+  static void *blocks[BLOCKS];
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    for (size_t i = 0; i < BLOCKS; i++) memset(blocks[i] = malloc(i * STEP + 1), 1, 1);
+    for (size_t i = 0; i < BLOCKS; i++) free(blocks[i]);
+    malloc_trim(0);
+  }
+}
+
+static pthread_key_t key;
+static size_t destroyed_blocks, destroyed_bytes;
+
+static void destroy(void *unused) {
+  (void)unused;
+  void *blocks[64];
+  for (size_t i = 0; i < destroyed_blocks; i++) blocks[i] = malloc(1 + i * destroyed_bytes / destroyed_blocks);
+  for (size_t i = 0; i < destroyed_blocks; i++) free(blocks[i]);
+}
+
+static void *have_data(void *unused) {
+  pthread_setspecific(key, &key);
+  free(malloc(10));
+  return unused;
+}
+
+static void allocate_in_destructors(size_t blocks, size_t bytes, unsigned threads) {
+  destroyed_blocks = blocks < 64 ? blocks : 64;
+  destroyed_bytes = bytes;
+  pthread_key_create(&key, destroy);
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, have_data, NULL);
+    pthread_join(thread, NULL);
+  }
+}
+
+static pthread_barrier_t both;
+static bool at_one_time;
+
+static void *have_blocks(void *is_first) {
+  enum { BLOCKS = 4000, FIRST = 100, SECOND = 90 };
+  static _Thread_local void *blocks[BLOCKS];
+  for (size_t i = 0; i < BLOCKS; i++) blocks[i] = malloc(is_first ? FIRST : SECOND);
+  if (at_one_time) pthread_barrier_wait(&both);
+  for (size_t i = 0; i < BLOCKS; i++) free(blocks[i]);
+  return NULL;
+}
+
+static void take_places(bool together) {
+  pthread_t first, second;
+  at_one_time = together;
+  pthread_barrier_init(&both, NULL, 2);
+  pthread_create(&first, NULL, have_blocks, &both);
+  if (!together) pthread_join(first, NULL);
+  pthread_create(&second, NULL, have_blocks, NULL);
+  if (together) pthread_join(first, NULL);
+  pthread_join(second, NULL);
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
@@ -272,6 +334,12 @@ int main(int argc, char **argv) {
     leave_holes((size_t)(argc > 2 ? atoi(argv[2]) : 50) << 10, argc > 3 ? (unsigned)atoi(argv[3]) : 400);
   else if (strcmp(argv[1], "elsewhere") == 0 && argc == 5)
     have_freed_elsewhere((size_t)atoi(argv[2]) << 10, (size_t)atoi(argv[3]), (size_t)atoi(argv[4]) << 10);
+  else if (strcmp(argv[1], "trimmed") == 0)
+    have_unused_memory_given_back();
+  else if (strcmp(argv[1], "destructors") == 0 && argc == 5)
+    allocate_in_destructors((size_t)atoi(argv[2]), (size_t)atoi(argv[3]), (unsigned)atoi(argv[4]));
+  else if (strcmp(argv[1], "places") == 0 && argc == 3)
+    take_places(strcmp(argv[2], "together") == 0);
   else if (strcmp(argv[1], "mixed") == 0)
     mix_pages_and_spans(argc > 2 ? (uint32_t)atoi(argv[2]) : 1, argc > 3 ? (uint32_t)atoi(argv[3]) : 200);
   else

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +15,16 @@ from hypothesis import strategies as st
 from profiles import profile, record
 from strategies import random_profiles
 
+from rtmalloc_tools.check.findings import System
 from rtmalloc_tools.files import write_whole
 from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.combine import compare, eight_name, grows_beyond, large_name, maximum, merge
 from rtmalloc_tools.profile.extent import plan_extent
 from rtmalloc_tools.profile.level import ALIKE, LITTLE, TELLS, levelled
+from rtmalloc_tools.profile.machine import available_memory
 from rtmalloc_tools.profile.memory import most_memory, shared
 from rtmalloc_tools.profile.profile_format import DOUBLINGS, EIGHTS, encode, read_profile, write_profile
-from rtmalloc_tools.profile.size_classes import BLOCK_MAX, block_size
+from rtmalloc_tools.profile.size_classes import BLOCK_MAX, GRANULE, block_size
 from rtmalloc_tools.profile.stores import eights_that_share, large_stores, room_before, stores_of
 from rtmalloc_tools.profile.weight import block_bytes, weight
 
@@ -122,6 +125,72 @@ def test_output_that_has_no_room_is_a_sentence(files):
     assert (done.returncode, done.stderr) == (2, "rtmalloc: the output cannot be written: no space left on device.\n")
 
 
+@pytest.mark.parametrize("contents", [b"int main(void) {}\n", b"RTMPROF", b""])
+def test_merge_replaces_profiles_only(files, rtmalloc, tmp_path, contents):
+    source = tmp_path / "app.c"
+    source.write_bytes(contents)
+    status, _, complaint = rtmalloc("profile", "merge", "-o", source, *files)
+    assert status == 2 and f"{source}: is there, and is not a profile" in complaint
+    assert source.read_bytes() == contents
+    source.write_bytes(encode(profile())[:-9])  # a damaged one
+    assert rtmalloc("profile", "merge", "-o", source, *files)[0] == 0 and len(read_profile(source).records) == 3
+
+
+def test_merge_writes_what_a_link_leads_to(files, rtmalloc, tmp_path):
+    folder, link = tmp_path / "folder", tmp_path / "link.rtp"
+    folder.mkdir()
+    for target in (folder / "there.rtp", Path("folder", "new.rtp")):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        for _ in range(2):
+            assert rtmalloc("profile", "merge", "-o", link, *files)[0] == 0
+        assert link.is_symlink() and len(read_profile(tmp_path / target).records) == 3
+    assert {file.name for file in folder.iterdir()} == {"there.rtp", "new.rtp"}
+    link.unlink()
+    link.symlink_to(link)
+    status, _, complaint = rtmalloc("profile", "merge", "-o", link, *files)
+    assert status == 2 and "is a link that leads back to itself" in complaint
+    assert link.is_symlink()
+
+
+def test_an_empty_name_is_not_this_folder(files, rtmalloc):
+    status, _, complaint = rtmalloc("profile", "merge", "-o", "", *files)
+    assert status == 2 and "The name of the file to write is empty" in complaint
+
+
+def test_what_a_name_tells_a_terminal_is_not_done(rtmalloc, tmp_path):
+    a, b, out = tmp_path / "[red]a.rtp", tmp_path / "b.rtp", tmp_path / "out.rtp"
+    write_profile(a, profile(record("\x1b]0;x\x07[/]:smile:", 0x40, 0, {1: 5, 75: 4})))
+    write_profile(b, profile(record("\udcff\x9b", 0x40, 0, {1: 5})))
+    for command in (("show", a), ("diff", a, b), ("merge", "-o", out, a, b), ("check", a, b)):
+        status, told, complaint = rtmalloc("profile", *command)
+        assert (status, complaint) == (0, "") and not {"\x1b", "\x07", "\x9b"} & {*told}
+        if command[0] in ("show", "diff"):
+            assert "\\x1b]0;x\\x07[/]:smile:+0x40 #0" in told and "[red]a.rtp" in told
+    assert [one.module for one in read_profile(out).records] == ["\x1b]0;x\x07[/]:smile:", "\udcff\x9b"]
+
+
+def test_many_changes_are_shown_soon(rtmalloc, tmp_path):
+    a, b = tmp_path / "a.rtp", tmp_path / "b.rtp"
+    write_profile(a, profile(record()))
+    threads = (record("app", 0x40, index, dict.fromkeys(range(1, 61), index + 1)) for index in range(1000))
+    write_profile(b, profile(record(), *threads))
+    started = time.monotonic()
+    status, out, _ = rtmalloc("profile", "diff", a, b)
+    assert status == 0 and time.monotonic() - started < 10  # 22 s with a frame
+    lines = [line.split() for line in out.splitlines()]
+    assert ["app+0x40", "#999", "blocks", "of", "16", "0", "1,000", "+1,000"] in lines and len(lines) == 2 + 60 * 1000
+
+
+def test_a_files_name_need_not_be_utf_8(files):
+    odd = os.fsdecode(os.fsencode(files[0].parent) + b"/\xff.rtp")
+    os.rename(files[0], odd)
+    values = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    command = [sys.executable, "-m", "rtmalloc_tools", "profile", "check", odd]
+    done = subprocess.run(command, env=values, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "\\udcff.rtp: good" in done.stdout
+
+
 def test_profiles_of_two_builds_do_not_mix(files, rtmalloc, tmp_path):
     other = tmp_path / "other.rtp"
     write_profile(other, profile(build=8))
@@ -159,6 +228,7 @@ def test_a_failure_half_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
         (4, [(30, 240), (10, 80)], [30, 30]),  # so few runs say little of the order
         (5, [(30, 240), (10, 80)], [30, 10]),  # in each run the first had more than the second ever
         (5, [(30, 80), (10, 80)], [30, 30]),  # it had few, too
+        (5, [(30, 240), (28, 220)], [30, 30]),  # they differ by so little that the one may take the other's place
         (5, [(30, 0), (10, 80)], [30, 30]),  # in one run it was not there
         (5, [(50, 400), (10, 80)], [50, 10]),  # they are not alike anyway
     ],
@@ -170,7 +240,8 @@ def test_threads_that_the_runs_tell_apart_are_not_levelled(runs, threads, levell
 
 def alike(mine, its, runs):
     """As src/profile.h says it."""
-    told_apart = runs >= TELLS and weight(mine) < its.least
+    always = max(its.least - 1, 0) * GRANULE
+    told_apart = runs >= TELLS and block_bytes(mine) < always * 2 // 3
     return not told_apart and (block_bytes(its) + LITTLE) // ALIKE <= block_bytes(mine) + LITTLE
 
 
@@ -380,6 +451,38 @@ def test_a_profile_that_no_mode_can_load_is_not_good(rtmalloc, tmp_path):
     status, told, _ = rtmalloc("profile", "check", wide)
     assert status == 0 and "good" in told and "but mode seg refuses it: one of its threads needs more than 16" in told
     assert "Loading refuses this profile" in most_memory(read_profile(wide), "f")["seg"]["meaning"]
+
+
+def test_a_profile_without_threads_is_not_good(rtmalloc, tmp_path):
+    none, whole = tmp_path / "none.rtp", tmp_path / "whole.rtp"
+    write_profile(none, profile())
+    write_profile(whole, profile(record("*", 0, 0, {1: 5})))
+    status, told, _ = rtmalloc("profile", "check", none, whole)
+    assert status == 1 and told.count("BAD") == told.count("neither mode loads it: it holds no thread.") == 2
+
+
+def test_a_profile_that_needs_more_than_the_machine_has_is_not_good(rtmalloc, tmp_path, monkeypatch):
+    huge, turns = tmp_path / "huge.rtp", tmp_path / "turns.rtp"
+    write_profile(huge, profile(record("", 0, 0, {272: 1}, bins=273), bins=273))
+    status, told, _ = rtmalloc("profile", "check", huge)
+    assert status == 1 and f"{huge}: neither mode loads it: it needs 1.0 TiB, and this machine" in told
+    monkeypatch.setattr("rtmalloc_tools.cli_profile.available_memory", lambda: 64 << 20)
+    write_profile(turns, profile(record("", 0, 0, {64: 2560, 72: 1280}, granules=10240, page_granules=10240)))
+    status, told, _ = rtmalloc("profile", "check", turns)
+    assert status == 0 and "good: 1 records" in told and "; but mode pag refuses it: it needs 90.2 MiB, and" in told
+
+
+def test_the_memory_to_have_is_the_machines_or_the_control_groups(tmp_path):
+    def put(name: str, text: str) -> None:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert available_memory(System(tmp_path)) == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    put("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  1 kB\nMemAvailable:    4000 kB\n")
+    put("sys/fs/cgroup/memory.max", "max\n")
+    assert available_memory(System(tmp_path)) == 4000 << 10
+    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n")
+    assert available_memory(System(tmp_path)) == 1 << 20
 
 
 def test_headroom_is_no_difference_between_runs(files, rtmalloc, tmp_path):

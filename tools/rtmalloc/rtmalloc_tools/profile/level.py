@@ -18,9 +18,9 @@ ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 
 def needed(record: Record, runs: int) -> int:
     """The bytes in blocks that another thread has at least, if this one is alike to it: an ALIKE-th of this one's, and
-    where the runs tell, as much as this one always had."""
+    where the runs tell, two thirds of what this one always had."""
     always = (record.least - 1) * GRANULE if runs >= TELLS and record.least else 0
-    return max((block_bytes(record) + LITTLE) // ALIKE - LITTLE, always, 0)
+    return max((block_bytes(record) + LITTLE) // ALIKE - LITTLE, always * 2 // 3, 0)
 
 
 def by_routine(threads: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:

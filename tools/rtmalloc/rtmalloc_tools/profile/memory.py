@@ -14,11 +14,13 @@ from rtmalloc_tools.profile.size_classes import (
     BLOCK_MAX,
     EXTENT_MAX,
     EXTENT_PAGES_PART,
+    EXTENT_SPANS_PART,
     GRANULE,
     PAGE_KINDS,
     SEGMENT,
     STORE_BLOCKS_MAX,
     block_size,
+    in_words,
     round_up,
 )
 from rtmalloc_tools.profile.stores import Store, eights_that_share, room_before, stores_of
@@ -169,14 +171,16 @@ def shared(profile: Profile, mode: str) -> Shared:
         beyond_least(at_once(profile), threads),
         sum(beyond_least(of[0].together, of) for of in by_routine(threads).values()),
     )
-    chunks = -(
-        -(beyond + beyond // EXTENT_PAGES_PART + sum(record.granules > 0 for record in sharing) * (CHUNK // 2)) // CHUNK
-    )
+    granules = sum(record.granules for record in sharing)
+    spans = sum(min(record.span_granules, record.granules) for record in sharing)
+    in_spans = beyond * spans // granules if granules else 0
+    more = (beyond - in_spans) // EXTENT_PAGES_PART + in_spans // EXTENT_SPANS_PART
+    chunks = -(-(beyond + more + sum(record.granules > 0 for record in sharing) * (CHUNK // 2)) // CHUNK)
     before = sum(extent_granules(record, shares=False) for record in sharing)
     extents = [extent_granules(own(record), shares=True) for record in sharing]
     after = sum(extents) + chunks * CHUNK
     too_large = chunks * CHUNK > SHARE_MOST or any(extent > SHARE_MOST for extent in extents)
-    if not beyond or too_large or after >= before:
+    if not beyond or too_large or after + spans // EXTENT_SPANS_PART >= before:
         return without
     return Shared(
         tuple(Thread(own(record), True) if may_share(record) else Thread(record) for record in threads), chunks
@@ -269,12 +273,25 @@ def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
 
 def refused(profile: Profile, mode: str) -> str | None:
     """Why no machine would load it in that mode (check_size in src/prepare.c)."""
+    if all(record.process for record in profile.records):
+        return "it holds no thread"
     plans = [thread.plan(mode) for thread in shared(profile, mode).heaps]
     if any(blocks > STORE_BLOCKS_MAX for plan in plans for blocks, _ in plan.stores):
         return "it has more blocks of one size than a store can hold"
     if any(plan.granules > EXTENT_MOST for plan in plans):
         return "one of its threads needs more than 16 GiB: mode pag has no such limit"
     return None
+
+
+def refused_here(profile: Profile, mode: str, available: int) -> str | None:
+    """Why this machine would not, with so many bytes to have."""
+    if wrong := refused(profile, mode):
+        return wrong
+    needed = prepared(profile, mode, None).blocks
+    if needed <= available:
+        return None
+    has = f"this machine, or its control group, has {in_words(available)} at the moment"
+    return f"it needs {in_words(needed)}, and {has}"
 
 
 def most_memory(profile: Profile, name: str, layout: Layout | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ SEGMENT = 4 << 20
 # What loading makes beyond the profile's peaks (src/plan.c).
 BLOCKS_MORE = 2  # blocks of each size in pages
 EXTENT_MORE = 64  # granules
-EXTENT_PAGES_PART = 12
+EXTENT_PAGES_PART, EXTENT_SPANS_PART = 12, 4
 EXTENT_FOOTPRINT_PART = 32
 EXTENT_FEW = (8 << 20) // GRANULE
 STORE_BLOCKS_MAX = 64**4  # src/store.h

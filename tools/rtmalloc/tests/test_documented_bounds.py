@@ -1,0 +1,84 @@
+"""The documents' tables of what is proven, against the library as it is built here by the compiler that they name."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from rtmalloc_tools.bound.analysis import Analyser
+from rtmalloc_tools.bound.binary import read_binary
+from rtmalloc_tools.bound.rows import read_paths
+from rtmalloc_tools.places import LIBRARY, checkout
+
+BUILT = Path(os.environ.get("RTM_LIBRARY", checkout() / "build" / LIBRARY))
+pytestmark = pytest.mark.skipif(not BUILT.is_file(), reason="the library is not built")
+
+# The table is the first one behind these words.
+TABLES = {
+    "general": ("command.md", "General mode, gcc 12 with `-O2`"),
+    "pag": ("certificate.md", "Sealed mode `pag`, gcc 12 with `-O2`"),
+    "seg": ("certificate.md", "Sealed mode `seg`;"),
+}
+OPERATIONS = {
+    "malloc": ["malloc"],
+    "malloc, from what all threads have in common": ["common malloc"],
+    "`operator new`": ["operator new"],
+    "free": ["free"],
+    "free by the owner": ["free"],
+    "free by another thread": ["remote free"],
+    "free into the heap of a thread that has exited": ["orphan free"],
+    "`operator delete` with a size": ["sized free"],
+    "`operator delete` with a size, by the owner": ["sized free"],
+    "`free_sized`": ["free_sized"],
+    "`operator delete` with a size and an alignment": ["aligned delete"],
+    "`free_sized`; `operator delete` with a size and an alignment": ["free_sized", "aligned delete"],
+    "calloc, zeroing apart": ["calloc"],
+    "realloc, copying apart": ["realloc"],
+    "realloc, copying apart, within one kind": ["realloc"],
+    "aligned_alloc": ["aligned_alloc"],
+    "aligned_alloc, up to 4 KiB": ["aligned_alloc"],
+    "aligned_alloc, to 4 MiB": ["wide aligned_alloc"],
+    "aligned_alloc, to 4 MiB, from the thread's own": ["wide aligned_alloc"],
+    "a thread is given its prepared heap, by the one that starts it": ["thread create"],
+    "a thread begins with it": ["thread start"],
+    "a thread that one of its own routine started takes over that one's heap, in its first malloc": ["thread takeover"],
+    "a thread leaves it": ["thread exit"],
+    "the first malloc of a thread that has not begun with its heap": ["first malloc"],
+}
+
+
+def cells(line: str) -> list[str]:
+    """Of a table's line; links by their words only."""
+    return [cell.strip() for cell in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).strip("|").split("|")]
+
+
+def documented(mode: str) -> dict[str, set[int]]:
+    """For each row of the mode's table the numbers in its columns of proven counts."""
+    file, words = TABLES[mode]
+    table = (checkout() / "docs" / file).read_text().split(words, 1)[1].split("\n|", 1)[1].split("\n\n", 1)[0]
+    head, _, *lines = table.splitlines()
+    columns = [number for number, name in enumerate(cells(head)) if name in ("page", "span", "huge")]
+    rows = {}
+    for line in lines:
+        row = cells(line)
+        found = re.findall(r"\d[\d,]*", " ".join(row[column] for column in columns))
+        rows[row[0]] = {int(number.replace(",", "")) for number in found}
+    return rows
+
+
+@pytest.mark.parametrize("mode", TABLES)
+def test_the_documents_have_what_is_proven(mode):
+    binary = read_binary(BUILT)
+    if "12.2.0" not in binary.compiler or "clang" in binary.compiler:
+        pytest.skip(f"the documents have the counts of gcc 12, not {binary.compiler}")
+    analyser = Analyser(binary, read_paths())
+    proven: dict[str, set[int]] = {}
+    for row in analyser.paths.rows:
+        if row.mode == mode:
+            proven.setdefault(row.operation, set()).add(analyser.analyse(row).proven)
+    rows = documented(mode)
+    assert {name for label in rows for name in OPERATIONS[label]} == set(proven)
+    assert rows == {label: set().union(*(proven[name] for name in OPERATIONS[label])) for label in rows}
