@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +15,12 @@ from rich.console import Console
 from rtmalloc_tools import cli_profile, cli_trace
 from rtmalloc_tools.bound import command as bound_command
 from rtmalloc_tools.check import command as check_command
+from rtmalloc_tools.files import named_path
 from rtmalloc_tools.mistakes import Mistake, reason_of
 from rtmalloc_tools.places import find_library
 from rtmalloc_tools.run import record as recording
 from rtmalloc_tools.run import start
+from rtmalloc_tools.run.record import HEADROOM, LIMIT, RUNS
 from rtmalloc_tools.shares import share
 from rtmalloc_tools.suggestions import SuggestingGroup
 
@@ -31,7 +34,9 @@ app = typer.Typer(
 app.add_typer(cli_profile.app, name="profile")
 app.add_typer(cli_trace.app, name="trace")
 
-Library = Annotated[Path | None, typer.Option(help="librtmalloc.so [default: this checkout's build, else installed].")]
+Library = Annotated[
+    Path | None, typer.Option(help="librtmalloc.so.", show_default="this checkout's build, else installed")
+]
 Command = Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")]
 
 
@@ -77,28 +82,45 @@ def run(
 ) -> None:
     """Run a program on rtmalloc."""
     settings = start.settings(mode, profile, seal, on_miss, report)
-    start.execute(command, find_library(library), settings)
+    start.execute(command, start.find_rtmalloc(library), settings)
 
 
 @app.command()
 def record(
     command: Command,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The profile; merged with what is there.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", parser=named_path, metavar="PATH", help="The profile; merged with what is there."),
+    ],
     until_stable: Annotated[bool, typer.Option(help="Run again until the profile stays within the headroom.")] = False,
-    runs: Annotated[int, typer.Option(min=1, help="That many runs in a row have to stay within it.")] = 3,
-    limit: Annotated[int, typer.Option(min=1, help="Give up after that many runs.")] = 20,
-    headroom: Annotated[str, typer.Option(help="How much a peak may still grow.")] = "5%",
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="That many runs in a row have to stay within it.", show_default=str(RUNS))
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Give up after that many runs.", show_default=str(LIMIT))
+    ] = None,
+    headroom: Annotated[
+        str | None, typer.Option(help="How much a peak may still grow.", show_default=f"{HEADROOM:.0%}")
+    ] = None,
     coverage: Annotated[
         Path | None, typer.Option(help="Folder of a gcov build: show the branches that the runs took.")
     ] = None,
     library: Library = None,
 ) -> None:
     """Run a program and record its profile."""
-    plan = recording.Plan(command, find_library(library), out, until_stable, runs, limit, share(headroom), coverage)
+    most = HEADROOM if headroom is None else share(headroom)
+    of_many_runs = {"--runs": runs, "--limit": limit, "--headroom": headroom}
+    given = " and ".join(name for name, value in of_many_runs.items() if value is not None)
+    if given and not until_stable:
+        raise Mistake(f"{given} without --until-stable: the program runs once. Add it, or leave {given} out.")
+    which = start.find_rtmalloc(library)
+    plan = recording.Plan(command, which, out, until_stable, runs or RUNS, limit or LIMIT, most, coverage)
     raise typer.Exit(recording.record(plan, Console()))
 
 
 def main() -> None:
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # files' names need not be UTF-8
     complaints = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         try:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rtmalloc_tools.places import find_library
+from rtmalloc_tools.files import named_path
 from rtmalloc_tools.profile.size_classes import in_words
+from rtmalloc_tools.run.start import find_rtmalloc
 from rtmalloc_tools.suggestions import SuggestingGroup
 from rtmalloc_tools.trace import record as recording
 from rtmalloc_tools.trace import show as tables
@@ -21,14 +22,19 @@ app = typer.Typer(help="Record every allocation of a program, look at it.", no_a
 @app.command()
 def record(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The trace; children's go to OUT.PID.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", parser=named_path, metavar="PATH", help="The trace; children's go to OUT.PID."),
+    ],
     children: Annotated[bool, typer.Option(help="Record the processes that it starts too.")] = False,
     rtmalloc: Annotated[bool, typer.Option(help="Run the program on rtmalloc, not on its own allocator.")] = False,
     limit: Annotated[str, typer.Option(help="Most bytes of a trace; recording stops there.")] = "4G",
-    tracer: Annotated[Path | None, typer.Option(help=f"{recording.LIBRARY} [default: this checkout's build].")] = None,
+    tracer: Annotated[
+        Path | None, typer.Option(help=f"{recording.LIBRARY}.", show_default="this checkout's build")
+    ] = None,
 ) -> None:
     """Run a program and write down each of its allocations. The exit status is the program's."""
-    allocator = find_library(None) if rtmalloc else None
+    allocator = find_rtmalloc(None) if rtmalloc else None
     library = recording.find_tracer(tracer)
     status, traces = recording.record(command, out, library, children, recording.in_bytes(limit), allocator)
     console = Console(stderr=True)

@@ -31,7 +31,8 @@ def find_library(given: Path | None) -> Path:
         if given.is_dir():
             given = given / LIBRARY
         if not given.is_file():
-            raise Mistake(f"{given}: there is no such library. Give the path of {LIBRARY} with --library.")
+            wrong = "is no regular file" if given.exists() else "there is no such library"
+            raise Mistake(f"{given}: {wrong}. Give the path of {LIBRARY} with --library.")
         return given.resolve()
     for candidate in library_candidates():
         if candidate.is_file():

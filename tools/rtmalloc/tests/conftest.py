@@ -95,6 +95,12 @@ def bound_of(assemble: Callable[[dict[str, str]], Path]) -> Callable[..., Result
     return compute
 
 
+@pytest.fixture
+def library(build: Build) -> Path:
+    """One that passes for rtmalloc, and leaves the program's allocator as it is."""
+    return build("int rtm_version(void) { return 1; }\n")
+
+
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -8,7 +8,7 @@ from profiles import BINS, profile, record
 from rtmalloc_tools.profile.profile_format import ALIGNMENTS, DOUBLINGS, EIGHTS, PROCESS_MODULE, Profile, Record
 
 words = st.integers(0, 0xFFFFFFFF)
-modules = st.sampled_from(["", "app", "libworker.so.1", "ä"])
+modules = st.sampled_from(["", "app", "libworker.so.1", "ä", "\x1b[31m", "cut\udcc3", "\udcff"])
 
 
 @st.composite

@@ -181,7 +181,16 @@ def test_the_page_cannot_be_written(certificate, tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    ["{", "{}", "[1]", '[{"mode": "pag"}]', '[{"mode":"pag","operation":"malloc","kind":"page","observed":-1}]'],
+    [
+        "{",
+        "{}",
+        "[1]",
+        "[" * 100_000,
+        f"[{'[' * 900}{']' * 900}]",
+        '[{"mode":[],"operation":"free","kind":"page","observed":1}]',
+        '[{"mode": "pag"}]',
+        '[{"mode":"pag","operation":"malloc","kind":"page","observed":-1}]',
+    ],
 )
 def test_observed_counts_that_make_no_sense_are_refused(certificate, tmp_path, content):
     file = tmp_path / "observed.json"

@@ -139,13 +139,13 @@ def compile_program(program: Path, *options: str, source: str = MAIN) -> None:
     subprocess.run(["gcc", "-x", "c", "-", "-o", str(program), *options], input=source.encode(), check=True)
 
 
-def test_a_static_program_does_not(rtmalloc, tmp_path, build):
+def test_a_static_program_does_not(rtmalloc, tmp_path, library):
     program = tmp_path / "program"
     compile_program(program, "-static")
     assert not inspect(str(program)).takes_preload
     status, out, _ = rtmalloc("check", "--root", tmp_path, "--strict", "--", program)
     assert status == 1 and "static" in out and "librtmalloc-override.o" in out
-    status, _, complaint = rtmalloc("run", "--library", build(MAIN), "--", program)
+    status, _, complaint = rtmalloc("run", "--library", library, "--", program)
     assert status == 2 and "is static" in complaint
 
 
@@ -179,6 +179,8 @@ def test_what_is_no_program_is_named(tmp_path):
         inspect("no-such-program-anywhere")
     with pytest.raises(Mistake, match="is a directory"):
         inspect(str(tmp_path))
+    with pytest.raises(Mistake, match="The program's name is empty"):
+        inspect("")
     file = tmp_path / "file"
     file.write_text("hello")
     with pytest.raises(Mistake, match="chmod"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from profiles import BINS, profile, record
 from strategies import random_profiles
 
+from rtmalloc_tools.profile.combine import merge
 from rtmalloc_tools.profile.profile_format import BadProfile, checksum, decode, encode, read_profile, write_profile
 from rtmalloc_tools.profile.size_classes import block_size, in_words, kind_of
 
@@ -137,7 +138,7 @@ def test_every_truncation_is_seen():
         (lambda c: sealed(put(c, 64 + 68, "<I", 2)), "record 0: has flags 0x2"),
         (lambda c: sealed(put(c, 64 + 68, "<I", 0)), "record 0: has flags 0x0 and module '*'"),
         (lambda c: sealed(put(c, 64 + 4, "<B", 65)), "record 0: the module's name is not padded"),
-        (lambda c: sealed(put(c, 64, "<B", 0xFF)), "record 0: the module's name b'\\xff' is not UTF-8"),
+        (lambda c: sealed(put(c, 64, "<B", 0xFF)), "record 0: has flags 0x1 and module '\\xff'"),
         (lambda c: sealed(put(c, len(c) - 4, "<I", 5000)), "record 2: has alignments that cannot be: 5000"),
         (lambda c: sealed(c[:64] + b"*" * 56 + c[120:]), "record 0: the module's name is not padded"),
     ],
@@ -146,6 +147,23 @@ def test_each_kind_of_damage_is_named(change, reason):
     with pytest.raises(BadProfile) as bad:
         decode(change(encode(SAMPLE)), "some.rtp")
     assert reason in str(bad.value) and str(bad.value).startswith("some.rtp: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"\xff", "\\xff"),
+        ("äö".encode()[:3], "ä\\xc3"),  # cut in the middle of a character
+        (b"\x1b[31m", "\\x1b[31m"),
+        ("\u202eso".encode(), "\\u202eso"),
+    ],
+)
+def test_a_modules_name_may_have_any_bytes(name, shown):
+    contents = encode(profile(record("x" * len(name), 0x40, 0, {1: 5})))
+    contents = sealed(contents[:64] + name + contents[64 + len(name) :])
+    made = decode(contents, "f")
+    assert encode(made) == contents and made.records[0].name == f"{shown}+0x40 #0"
+    assert encode(merge([made, made], ["f", "f"])) == contents
 
 
 def test_two_records_of_one_thread_are_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rtmalloc_tools.mistakes import Mistake
 from rtmalloc_tools.profile.profile_format import read_profile, write_profile
 from rtmalloc_tools.run.coverage import measure
 from rtmalloc_tools.run.record import GAVE_UP
+from rtmalloc_tools.run.signals import PassedOn
 from rtmalloc_tools.run.stability import Progress, after_run
 from rtmalloc_tools.shares import share
 
@@ -39,9 +41,8 @@ if {writes!r}:
 
 
 @pytest.fixture
-def fake(tmp_path, build, rtmalloc):
+def fake(tmp_path, library, rtmalloc):
     """`rtmalloc record` on a program whose n-th run has the n-th peak."""
-    library = build("int nothing;")
 
     def run(peaks, *options, fails=None, merges=True, writes=True):
         program = tmp_path / "program"
@@ -154,6 +155,8 @@ def test_a_profile_of_another_build_is_refused(fake, tmp_path):
         (("--headroom", "much"), "Headroom 'much' is not understood"),
         (("--headroom", "150%"), "more than the profile itself"),
         (("--until-stable", "--limit", "2"), "--limit 2 is less than the 3 runs"),
+        (("--limit", "9", "--headroom", "5%"), "--limit and --headroom without --until-stable: the program runs once"),
+        (("-o", ""), "The name of the file to write is empty"),
         (("-o", "/no/such/folder/a.rtp"), "does not exist"),
         (("-o", "/tmp"), "is a directory"),
         (("-o", "/dev/full"), "is no regular file"),
@@ -169,6 +172,68 @@ def test_what_makes_no_sense_is_refused_before_the_run(fake, tmp_path, options, 
 @pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.05", 0.05), (" 12.5 % ", 0.125), ("0", 0)])
 def test_the_headroom_in_words(text, value):
     assert share(text) == pytest.approx(value)
+
+
+NAPPING = """#!{python}
+import pathlib, signal, sys, time
+def end(number, frame):
+    pathlib.Path("ended").write_text(str(number))
+    sys.exit({status}) if {status} else (signal.signal(number, signal.SIG_DFL), signal.raise_signal(number))
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, end)
+pathlib.Path("started").touch()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("number", "own", "status"), [(15, 0, 143), (1, 0, 129), (15, 7, 7)])
+@pytest.mark.parametrize("kind", ["profile", "trace"])
+def test_a_signal_ends_the_program_not_the_command_alone(library, tmp_path, kind, number, own, status):
+    program = tmp_path / "program"
+    program.write_text(NAPPING.format(python=sys.executable, status=own))
+    program.chmod(0o755)
+    options = ["record", "--library", library] if kind == "profile" else ["trace", "record", "--tracer", library]
+    command = [sys.executable, "-m", "rtmalloc_tools", *options, "-o", "out", "--", program]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as it:
+        wait_for(tmp_path / "started")
+        it.send_signal(number)
+        complaint = it.stderr.read()
+    assert (tmp_path / "ended").read_text() == str(number)
+    if kind == "profile":
+        assert it.returncode == status
+    else:  # the library is no tracer
+        assert f"(status {own or -number}) wrote no trace" in complaint
+
+
+def wait_for(path: Path) -> None:
+    until = time.monotonic() + 30
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def test_a_signal_ends_the_runs_until_stable(fake, tmp_path, monkeypatch):
+    # The program's second run ends well; the command was told to end before.
+    class Told(PassedOn):
+        def __exit__(self, *parts):
+            super().__exit__(*parts)
+            self.got = 15 if runs_made(tmp_path) == 2 else 0
+
+    monkeypatch.setattr("rtmalloc_tools.run.record.PassedOn", Told)
+    status, out, _ = fake([5], "--until-stable")
+    assert status == 143 and "NOT stable: ended by signal 15 after 2 runs" in out
+    assert (peak(tmp_path), runs_made(tmp_path)) == (5, 2)
+
+
+def test_a_link_stays_and_what_it_leads_to_is_recorded(fake, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "app.rtp").symlink_to(folder / "there.rtp")
+    assert fake([5, 9], "--until-stable", merges=False)[0] == 0
+    assert (tmp_path / "app.rtp").is_symlink() and read_profile(folder / "there.rtp").records[0].blocks[1] == 9
+    (tmp_path / "app.rtp").unlink()
+    (tmp_path / "app.rtp").symlink_to(tmp_path / "none" / "there.rtp")
+    status, _, complaint = fake([5])
+    assert status == 2 and f"its folder {tmp_path / 'none'} does not exist" in complaint
 
 
 COVERED = """
@@ -203,6 +268,20 @@ def test_coverage_counts_what_the_runs_have_reached(covered):
     subprocess.run([covered / "program", "20"], check=True)
     second = measure(covered)
     assert (second.branches_taken, second.lines_run) == (6, second.lines)
+
+
+def test_coverage_of_another_compiler_names_it(covered):
+    note = covered / "main.gcno"
+    made = note.read_bytes()
+    for version, message in (
+        (b"*804", "was made by clang, whose counters gcov cannot read. Build with gcc --coverage."),
+        (b"*29Z", "It was made by gcc 259: gcov-259 in PATH can."),
+        (b"what", "gcov cannot read it: "),
+    ):
+        note.write_bytes(made[:4] + version + made[8:])
+        with pytest.raises(Mistake) as refused:
+            measure(covered)
+        assert message in str(refused.value) and str(note) in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_header_in_two_objects_counts_once_with_what_either_reached(tmp_path, build):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -50,20 +52,58 @@ def test_the_library_comes_first_and_only_once():
         (("--library", "/no/such.so"), "/no/such.so: there is no such library"),
     ],
 )
-def test_what_makes_no_sense_is_refused(rtmalloc, build, arguments, message):
-    library = build("int nothing;")
+def test_what_makes_no_sense_is_refused(rtmalloc, library, arguments, message):
     given = arguments if "--library" in arguments else ("--library", library, *arguments)
-    status, _, complaint = rtmalloc("run", *given, "--", "true")
+    status, _, complaint = rtmalloc("run", *given, "--", "false")
     assert status == 2 and message in complaint
 
 
-def test_a_program_that_does_not_exist_is_named(rtmalloc, build):
-    status, _, complaint = rtmalloc("run", "--library", build("int nothing;"), "--", "no-such-program")
+@pytest.mark.parametrize("command", [("run",), ("record", "-o", "app.rtp")])
+def test_a_library_that_is_another_one_is_refused(rtmalloc, build, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    other, text = build("int nothing;"), tmp_path / "text.so"
+    text.write_text("hello")
+    arm = bytearray(build("int rtm_version(void) { return 1; }").read_bytes())
+    arm[18:20] = (183 if platform.machine() == "x86_64" else 62).to_bytes(2, "little")  # e_machine
+    (tmp_path / "arm.so").write_bytes(arm)
+    os.mkfifo(tmp_path / "fifo")
+    for given, message in (
+        (other, "is not rtmalloc: it has no rtm_version"),
+        (text, "is not an ELF file that can be read"),
+        (tmp_path / "arm.so", f"and this machine is {platform.machine()}"),
+        (tmp_path / "fifo", "is no regular file"),
+    ):
+        status, _, complaint = rtmalloc(*command, "--library", given, "--", "false")
+        assert status == 2 and f"{given}: " in complaint and message in complaint
+
+
+@pytest.mark.parametrize(
+    ("options", "sealed_by", "hinted"),
+    [
+        (("--on-miss", "abort"), None, True),
+        (("--on-miss", "count"), None, False),
+        (("--on-miss", "abort", "--seal"), None, False),
+        (("--on-miss", "abort"), "1", False),
+        ((), None, False),
+    ],
+)
+def test_what_acts_from_the_seal_on_is_said_to(library, options, sealed_by, hinted):
+    command = ["run", "--mode", "pag", *options, "--library", str(library), "--", "true"]
+    values = {**os.environ, **({"RTMALLOC_SEAL": sealed_by} if sealed_by else {})}
+    started = [sys.executable, "-m", "rtmalloc_tools", *command]
+    done = subprocess.run(started, capture_output=True, text=True, env=values, check=False)
+    hint = "rtmalloc: --on-miss abort acts from the seal on. Add --seal, unless the program calls rtm_seal.\n"
+    assert (done.returncode, done.stderr) == (0, hint if hinted else "")
+
+
+def test_a_program_that_does_not_exist_is_named(rtmalloc, library):
+    status, _, complaint = rtmalloc("run", "--library", library, "--", "no-such-program")
     assert status == 2 and "no-such-program: there is no such program" in complaint
 
 
 def test_the_program_runs_in_this_place_with_its_own_options_and_status(build):
     library = build(
+        "int rtm_version(void) { return 1; }\n"
         '#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { setenv("LOADED", "yes", 1); }\n'
     )
     program = 'echo "$RTMALLOC_MODE $LOADED $0 $*"; exit 7'

@@ -221,6 +221,9 @@ int main(void) { for (int i = 0; i < 100000; i++) take(55); return 5; }""",
         (("record", "-o", "/no/such/t", "--", "true"), "its folder /no/such does not exist"),
         (("record", "-o", "t", "--limit", "much", "--", "true"), "Limit 'much' is not understood"),
         (("record", "-o", "t", "--", "no-such-program"), "no-such-program: there is no such program"),
+        (("record", "-o", "app.c", "--", "true"), "app.c: is there, and is not a trace"),
+        (("record", "-o", "", "--", "true"), "The name of the file to write is empty"),
+        (("record", "-o", "t", "--tracer", "/dev/null", "--", "true"), "/dev/null: is no regular file"),
         (("record", "-o", "t", "--tracer", "/no.so", "--", "true"), "/no.so: there is no such library"),
         (("show", "/no/such"), "/no/such: the trace cannot be read"),
         (("shwo", "t"), "Did you mean 'show'?"),
@@ -228,9 +231,11 @@ int main(void) { for (int i = 0; i < 100000; i++) take(55); return 5; }""",
 )
 def test_bad_input_is_answered_with_what_to_do(rtmalloc, tracer, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
+    Path("app.c").write_text("int main(void) {}\n")
     chosen = ("--tracer", tracer) if arguments[0] == "record" and "--tracer" not in arguments else ()
     status, _, complaint = rtmalloc("trace", arguments[0], *chosen, *arguments[1:])
     assert status == 2 and message in complaint
+    assert Path("app.c").read_text() == "int main(void) {}\n"
 
 
 def test_show_says_what_is_in_it(rtmalloc, tmp_path):

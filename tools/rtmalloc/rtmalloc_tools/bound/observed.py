@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from reprlib import repr as in_short  # however deep it is nested
 from typing import Any
 
 from rtmalloc_tools.bound.rows import Row
@@ -21,6 +22,8 @@ def read_observed(path: Path, rows: tuple[Row, ...]) -> dict[Key, int]:
         content = json.loads(read_bytes(path, "file of observed counts"))
     except ValueError as error:
         raise Mistake(f"{path}: is not JSON: {error}.") from None
+    except RecursionError:
+        raise Mistake(f"{path}: is nested too deep; expected a list of {{mode, operation, kind, observed}}.") from None
     if not isinstance(content, list):
         raise Mistake(
             f"{path}: expected a list of {{mode, operation, kind, observed}}, found {type(content).__name__}."
@@ -38,11 +41,15 @@ def read_observed(path: Path, rows: tuple[Row, ...]) -> dict[Key, int]:
 
 def read_entry(path: Path, number: int, entry: Any) -> tuple[Key, int]:
     if not isinstance(entry, Mapping):
-        raise Mistake(f"{path}: entry {number} is {entry!r}; expected an object with mode, operation, kind, observed.")
+        given = in_short(entry)
+        raise Mistake(f"{path}: entry {number} is {given}; expected an object with mode, operation, kind, observed.")
     for key in (*KEYS, "observed"):
         if key not in entry:
             raise Mistake(f"{path}: entry {number} has no '{key}'.")
+    for key in KEYS:
+        if not isinstance(entry[key], str):
+            raise Mistake(f"{path}: entry {number}: {key} is {in_short(entry[key])}; expected a word.")
     count = entry["observed"]
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise Mistake(f"{path}: entry {number}: observed is {count!r}; expected a count of instructions.")
-    return (str(entry["mode"]), str(entry["operation"]), str(entry["kind"])), count
+        raise Mistake(f"{path}: entry {number}: observed is {in_short(count)}; expected a count of instructions.")
+    return (entry["mode"], entry["operation"], entry["kind"]), count

@@ -105,7 +105,7 @@ class Paths:
 def read_paths(path: Path = PATHS_FILE) -> Paths:
     try:
         return parse(tomllib.loads(read_bytes(path, "list of paths").decode()), str(path))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Mistake(f"{path}: is not TOML: {error}.") from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -115,7 +116,7 @@ def show(certificate: Certificate, console: Console) -> None:
 def show_memory(certificate: Certificate, console: Console) -> None:
     if certificate.memory is None:
         return
-    table = Table(title=f"Most memory, by {certificate.memory['profile']}", title_justify="left")
+    table = Table(title=escape(f"Most memory, by {certificate.memory['profile']}"), title_justify="left")
     table.add_column("mode")
     for heading in ("bytes", "blocks", "metadata"):
         table.add_column(heading, justify="right")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rtmalloc_tools.check import kernel, limits, program
 from rtmalloc_tools.check.findings import BAD, GOOD, UNKNOWN, WARN, Finding, System
+from rtmalloc_tools.printable import printable
 
 COLOURS = {GOOD: "green", WARN: "yellow", BAD: "red", UNKNOWN: "dim"}
 
@@ -20,7 +21,9 @@ def findings_table(title: str, findings: Sequence[Finding]) -> Table:
     for heading in ("what", "found", ""):
         table.add_column(heading, overflow="fold")
     for finding in findings:
-        table.add_row(finding.what, Text(finding.found), Text(finding.verdict, style=COLOURS[finding.verdict]))
+        table.add_row(
+            finding.what, Text(printable(finding.found)), Text(finding.verdict, style=COLOURS[finding.verdict])
+        )
     return table
 
 
@@ -32,7 +35,7 @@ def show_advice(findings: Sequence[Finding], console: Console) -> None:
         console.print("What to do:")
     for finding in advised:
         line = Text(f"  {finding.verdict:<5}", style=COLOURS[finding.verdict])
-        line.append(f"{finding.what}: {finding.advice}", style="default")
+        line.append(f"{finding.what}: {printable(finding.advice)}", style="default")
         console.print(line, soft_wrap=True)
 
 

@@ -40,6 +40,8 @@ class Program:
 
 
 def find_program(command: str) -> Path:
+    if not command:
+        raise Mistake("The program's name is empty. Give a program behind --.")
     found = shutil.which(command)
     if found is None:
         if Path(command).is_dir():
@@ -80,17 +82,26 @@ def script_interpreter(path: Path, contents: bytes) -> Path:
 
 def describe(path: Path, scripts: tuple[Path, ...], elf: ELFFile) -> Program:
     interpreter = next((s.get_interp_name() for s in elf.iter_segments() if s["p_type"] == "PT_INTERP"), None)
-    symbols = elf.get_section_by_name(".dynsym")
-    defined = {s.name for s in symbols.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"} if symbols else set()
+    defined = defined_names(elf)
     return Program(
         path=path,
         scripts=scripts,
-        machine=MACHINES.get(elf["e_machine"], elf["e_machine"]),
+        machine=machine_of(elf),
         interpreter=interpreter,
         bind_now=binds_now(elf),
         privileged=privileges(path),
         own_malloc=tuple(name for name in FAMILY if name in defined),
     )
+
+
+def machine_of(elf: ELFFile) -> str:
+    return MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
+
+
+def defined_names(elf: ELFFile) -> set[str]:
+    """What the dynamic linker finds in it."""
+    symbols = elf.get_section_by_name(".dynsym")
+    return {s.name for s in symbols.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"} if symbols else set()
 
 
 def privileges(path: Path) -> str:

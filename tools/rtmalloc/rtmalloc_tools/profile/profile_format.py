@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtmalloc_tools.files import read_bytes, write_whole
-from rtmalloc_tools.mistakes import Mistake
+from rtmalloc_tools.mistakes import Mistake, reason_of
+from rtmalloc_tools.printable import printable
 from rtmalloc_tools.profile.size_classes import (
     BINS,
     BLOCK_MAX,
@@ -37,6 +38,7 @@ EIGHTS = 9  # of the bins of blocks in pages
 TAIL_WORDS = 12 + DOUBLINGS + EIGHTS + DOUBLINGS
 ALIGNMENTS = tuple(1 << shift for shift in range(13, 23))  # bytes: above a granule, and what a store can have
 MODULE_BYTES = 56
+ANY_BYTES = "surrogateescape"  # a file's name need not be UTF-8, and may be cut within a character
 BINS_LEAST, BINS_MOST = 73, 4096
 WHOLE_PROCESS = 1
 PROCESS_MODULE = "*"
@@ -74,7 +76,7 @@ class Record:
 
     @property
     def routine(self) -> str:
-        return f"{self.module}+{self.offset:#x}" if self.module else "main thread"
+        return f"{printable(self.module)}+{self.offset:#x}" if self.module else "main thread"
 
     @property
     def name(self) -> str:
@@ -144,7 +146,7 @@ def encode(profile: Profile) -> bytes:
 
 def encode_record(record: Record, bins: int) -> bytes:
     flags = WHOLE_PROCESS if record.process else 0
-    fixed = FIXED.pack(record.module.encode(), record.offset, record.index, flags)
+    fixed = FIXED.pack(record.module.encode(errors=ANY_BYTES), record.offset, record.index, flags)
     tail = record.granules, record.span_granules, record.span_largest, record.threads_peak, record.page_granules
     least = record.least, record.granules_least, record.together, record.footprint
     words = (*record.blocks, *record.pages, *tail, *least, *record.large_from, *record.small_at_once, *record.alignment)
@@ -200,12 +202,9 @@ def decode_record(contents: bytes, at: int, bins: int, bad: Complaint) -> Record
     text = raw.rstrip(b"\0")
     if b"\0" in text or len(text) == MODULE_BYTES:
         raise bad("the module's name is not padded with zeros.")
-    try:
-        module = text.decode()
-    except UnicodeDecodeError:
-        raise bad(f"the module's name {text!r} is not UTF-8.") from None
+    module = text.decode(errors=ANY_BYTES)
     if flags & ~WHOLE_PROCESS or bool(flags & WHOLE_PROCESS) != (module == PROCESS_MODULE):
-        raise bad(f"has flags {flags:#x} and module '{module}'; bit 0 goes with '*', no other bit is known.")
+        raise bad(f"has flags {flags:#x} and module '{printable(module)}'; bit 0 goes with '*', no other bit is known.")
     if words[0]:
         raise bad("has a count in bin 0.")
     blocks, tail = words[:bins], words[bins:]
@@ -230,4 +229,18 @@ def read_profile(path: Path) -> Profile:
 
 
 def write_profile(path: Path, profile: Profile) -> None:
+    """In place of a profile, whole or damaged, or where nothing is."""
+    check_replaced(path)
     write_whole(path, encode(profile), "profile")
+
+
+def check_replaced(path: Path) -> None:
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(MAGIC))
+    except OSError as error:
+        raise Mistake(f"{path}: the profile that is there cannot be read: {reason_of(error)}.") from None
+    if begin != MAGIC:
+        raise Mistake(f"{path}: is there, and is not a profile: it would be lost. Give another file name.")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from rtmalloc_tools.printable import printable
 from rtmalloc_tools.profile.combine import Change
 from rtmalloc_tools.profile.extent import plan_extent
 from rtmalloc_tools.profile.level import block_bytes
@@ -24,9 +27,11 @@ from rtmalloc_tools.profile.size_classes import (
 )
 from rtmalloc_tools.profile.stores import Store, eight_stores, large_stores, shares
 
+TABLE_MOST = 1000  # rows of a table with a frame: each takes half a millisecond
+
 
 def left_table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", min_width=len(title))
+    table = Table(title=escape(title), title_justify="left", min_width=len(title))
     for heading in left:
         table.add_column(heading, overflow="fold")
     for heading in right:
@@ -41,7 +46,7 @@ def threads_table(profile: Profile) -> Table:
     for record in profile.records:
         pages = "/".join(str(count) for count in record.pages)
         table.add_row(
-            record.name,
+            Text(record.name),
             f"{sum(record.blocks):,}",
             in_words(block_bytes(record)),
             pages,
@@ -119,11 +124,29 @@ def show(profile: Profile, name: str, console: Console) -> None:
 
 def changes_table(changes: Sequence[Change], a: str, b: str) -> Table:
     table = left_table(f"From {a} to {b}", ["thread", "what"], ["before", "after", "change"])
+    for row, change in zip(change_rows(changes), changes, strict=True):
+        colour = "red" if change.after > change.before else "green"
+        table.add_row(Text(row[0]), *row[1:-1], Text(row[-1], style=colour))
+    return table
+
+
+def change_rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
     last = ""
     for change in changes:
-        grown = change.after - change.before
-        colour = "red" if grown > 0 else "green"
         thread = change.thread if change.thread != last else ""
         last = change.thread
-        table.add_row(thread, change.what, f"{change.before:,}", f"{change.after:,}", f"[{colour}]{grown:+,}[/]")
-    return table
+        yield thread, change.what, f"{change.before:,}", f"{change.after:,}", f"{change.after - change.before:+,}"
+
+
+def show_changes(changes: Sequence[Change], a: str, b: str, console: Console) -> None:
+    """Many of them without a frame, and with the thread in each line, to be searched."""
+    if len(changes) <= TABLE_MOST:
+        console.print(changes_table(changes, a, b))
+        return
+    named = ((change.thread, *row[1:]) for row, change in zip(change_rows(changes), changes, strict=True))
+    rows = [("thread", "what", "before", "after", "change"), *named]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    console.file.write(f"From {printable(a)} to {printable(b)}\n")
+    for row in rows:
+        words = (f"{cell:{'<' if at < 2 else '>'}{widths[at]}}" for at, cell in enumerate(row))
+        console.file.write("  ".join(words) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,8 @@ from typing import Any
 
 from rtmalloc_tools.mistakes import Mistake
 
+NOTE_MAGIC = b"oncg"
+CLANGS_UNTIL = 5  # gcc before that has no JSON
 SYSTEM = ("/usr/", "/opt/")
 
 
@@ -50,14 +53,30 @@ def measure(folder: Path) -> Coverage:
     )
 
 
+def gcc_version(note: Path) -> int | None:
+    """Of the gcc whose gcov reads the file: 12 where it has 'B22*', 9 for 'A93*', 4 for '408*', which clang writes."""
+    with note.open("rb") as file:
+        begin = file.read(8)
+    found = re.fullmatch(r"(?:([A-Z])(\d)|(\d)\d)..", begin[7:3:-1].decode("latin-1"))
+    if begin[:4] != NOTE_MAGIC or not found:
+        return None
+    return int(found[3]) if found[3] else 10 * (ord(found[1]) - ord("A")) + int(found[2])
+
+
 def run_gcov(note: Path) -> list[Mapping[str, Any]]:
-    command = ["gcov", "--json-format", "--stdout", "--branch-probabilities", note.name]
+    version = gcc_version(note)
+    if version is not None and version < CLANGS_UNTIL:
+        raise Mistake(f"{note}: was made by clang, whose counters gcov cannot read. Build with gcc --coverage.")
+    program = shutil.which(f"gcov-{version}") or "gcov"
+    command = [program, "--json-format", "--stdout", "--branch-probabilities", note.name]
     done = subprocess.run(command, cwd=note.parent, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Mistake(f"{note}: gcov cannot read it: {done.stderr.strip() or 'no reason given'}.")
+        reason = "; ".join(done.stderr.split("\n")).strip("; ") or "no reason given"
+        needs = f" It was made by gcc {version}: gcov-{version} in PATH can." if version and program == "gcov" else ""
+        raise Mistake(f"{note}: gcov cannot read it: {reason}.{needs}")
     try:
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Mistake(f"{note}: gcov's output cannot be read: {error}.") from None
 
 

@@ -11,16 +11,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from rtmalloc_tools.files import behind_links
 from rtmalloc_tools.mistakes import Mistake, reason_of
 from rtmalloc_tools.profile.combine import merge
 from rtmalloc_tools.profile.profile_format import Profile, read_profile, write_profile
-from rtmalloc_tools.profile.show import changes_table
+from rtmalloc_tools.profile.show import show_changes
 from rtmalloc_tools.run import coverage
 from rtmalloc_tools.run.coverage import Coverage
+from rtmalloc_tools.run.signals import PassedOn
 from rtmalloc_tools.run.stability import Progress, after_run
 from rtmalloc_tools.run.start import check_preload, environment
 
 GROWN_SHOWN = 10
+RUNS, LIMIT, HEADROOM = 3, 20, 0.05
 GAVE_UP = 3
 """Exit status where the profile was not stable at the limit."""
 
@@ -31,9 +34,9 @@ class Plan:
     library: Path
     out: Path
     until_stable: bool = False
-    runs: int = 3
-    limit: int = 20
-    headroom: float = 0.05
+    runs: int = RUNS
+    limit: int = LIMIT
+    headroom: float = HEADROOM
     coverage: Path | None = None
 
 
@@ -56,7 +59,7 @@ def record(plan: Plan, console: Console) -> int:
     known = read_profile(plan.out) if plan.out.exists() else None
     progress, rounds = Progress(known), []
     for number in range(1, (plan.limit if plan.until_stable else 1) + 1):
-        status = run_once(plan)
+        status, ended_by = run_once(plan)
         if status:
             console.print(f"Run {number}: {in_words(status)}.", markup=False, highlight=False, style="red")
             return status
@@ -71,6 +74,11 @@ def record(plan: Plan, console: Console) -> int:
             console.print(many_processes(plan, processes), markup=False, highlight=False, soft_wrap=True)
         if plan.until_stable and progress.streak >= plan.runs:
             break
+        if plan.until_stable and ended_by:
+            many = f"{number} run{'s' if number > 1 else ''}"
+            text = f"{plan.out}: recorded, but NOT stable: ended by signal {ended_by} after {many}."
+            console.print(text, markup=False, highlight=False, style="red", soft_wrap=True)
+            return 128 + ended_by
     if plan.coverage:
         console.print(rounds_table(rounds))
     return conclude(plan, rounds, console)
@@ -78,31 +86,36 @@ def record(plan: Plan, console: Console) -> int:
 
 def check_output(out: Path) -> None:
     """Says before a long run that its profile would have nowhere to go."""
+    target = behind_links(out, "profile")
     if out.is_dir():
         raise Mistake(f"{out}: is a directory; the profile cannot be written there. Give a file name.")
     if out.exists() and not out.is_file():
         raise Mistake(f"{out}: is no regular file; the profile cannot be written there. Give a file name.")
-    if not out.absolute().parent.is_dir():
-        raise Mistake(f"{out}: its folder {out.absolute().parent} does not exist.")
-    if not os.access(out.absolute().parent, os.W_OK):
+    if not target.parent.is_dir():
+        raise Mistake(f"{out}: its folder {target.parent} does not exist.")
+    if not os.access(target.parent, os.W_OK):
         raise Mistake(f"{out}: the profile cannot be written: permission denied.")
 
 
-def run_once(plan: Plan) -> int:
-    """The program's exit status, as a shell gives it; complains if it left no profile."""
+def run_once(plan: Plan) -> tuple[int, int]:
+    """The program's exit status, as a shell gives it, and the signal that was to end the command, or 0; complains if it
+    left no profile."""
     before = identity(plan.out)
     values = {"RTMALLOC_RECORD": str(plan.out.absolute())}
     try:
-        done = subprocess.run(list(plan.command), env=environment(plan.library, values, os.environ), check=False)
+        with PassedOn() as signals:
+            program = subprocess.Popen(list(plan.command), env=environment(plan.library, values, os.environ))
+            signals.to(program.pid)
+            ended = program.wait()
     except OSError as error:
         raise Mistake(f"{plan.command[0]}: cannot be started: {reason_of(error)}.") from None
-    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    status = ended if ended >= 0 else 128 - ended
     if not status and identity(plan.out) in (None, before):
         raise Mistake(
             f"{plan.out}: {plan.command[0]} ended well but wrote no profile. Does {plan.library} record, and does the "
             "program end by exit (not _exit)?"
         )
-    return status
+    return status, signals.got
 
 
 def identity(path: Path) -> tuple[int, int, int] | None:
@@ -190,7 +203,7 @@ def conclude(plan: Plan, rounds: Sequence[Round], console: Console) -> int:
     console.print(text, markup=False, highlight=False, style="red", soft_wrap=True)
     if last.grown:
         shown = last.grown[:GROWN_SHOWN]
-        console.print(changes_table(shown, "the run before", f"run {len(rounds)}"))
+        show_changes(shown, "the run before", f"run {len(rounds)}", console)
         if len(last.grown) > len(shown):
             console.print(f"and {len(last.grown) - len(shown)} more.", highlight=False)
     return GAVE_UP

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from rtmalloc_tools.mistakes import Mistake, reason_of
 from rtmalloc_tools.places import checkout
 from rtmalloc_tools.run.record import check_output
+from rtmalloc_tools.run.signals import PassedOn
 from rtmalloc_tools.run.start import check_preload, environment
 from rtmalloc_tools.trace.trace_format import MAGIC, STATUS_UNKNOWN, Header, finish, read_header
 
@@ -32,7 +32,8 @@ def find_tracer(given: Path | None) -> Path:
     if library.is_file():
         return library.resolve()
     advice = "Name it with --tracer." if given else "Build it with `make`, or name it with --tracer."
-    raise Mistake(f"{library}: there is no such library. {advice}")
+    wrong = "is no regular file" if library.exists() else "there is no such library"
+    raise Mistake(f"{library}: {wrong}. {advice}")
 
 
 def in_bytes(text: str) -> int:
@@ -60,19 +61,17 @@ def begins_like_a_trace(path: Path) -> bool:
 
 def run_child(command: Sequence[str], values: Mapping[str, str]) -> int:
     """Runs the command in a child that says its own number in RTTRACE_ROOT. What waitpid says of its end."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os.execvpe(command[0], list(command), {**values, "RTTRACE_ROOT": str(os.getpid())})
-        except OSError as error:
-            print(f"rtmalloc: {command[0]}: cannot be started: {reason_of(error)}.", file=sys.stderr, flush=True)
-        finally:
-            os._exit(CANNOT_START)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the program too
-    try:
+    with PassedOn() as signals:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.execvpe(command[0], list(command), {**values, "RTTRACE_ROOT": str(os.getpid())})
+            except OSError as error:
+                print(f"rtmalloc: {command[0]}: cannot be started: {reason_of(error)}.", file=sys.stderr, flush=True)
+            finally:
+                os._exit(CANNOT_START)
+        signals.to(child)
         _, status = os.waitpid(child, 0)
-    finally:
-        signal.signal(signal.SIGINT, before)
     return os.waitstatus_to_exitcode(status)
 
 
@@ -87,6 +86,8 @@ def record(
     """The program's status (-n: signal n) and the traces: the program's own first, then those of its children."""
     check_preload(command[0])
     check_output(out)
+    if out.exists() and out.stat().st_size and not begins_like_a_trace(out):
+        raise Mistake(f"{out}: is there, and is not a trace: it would be lost. Give another file name.")
     for stale in [out, *traces_of_children(out)]:
         stale.unlink(missing_ok=True)
     settings = {"RTTRACE_OUT": str(out.absolute()), "RTTRACE_LIMIT": str(limit)}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from rtmalloc_tools.printable import printable
 from rtmalloc_tools.profile.show import left_table
 from rtmalloc_tools.profile.size_classes import in_words
 from rtmalloc_tools.trace.blocks import Linked, link, live_bytes
@@ -32,7 +33,7 @@ def seconds(value: float) -> str:
 
 def in_short(command: Sequence[str]) -> str:
     """A command on one line, cut where it gets long."""
-    text = " ".join(shlex.join(command).split()) or "(unknown)"
+    text = printable(" ".join(shlex.join(command).split())) or "(unknown)"
     return text if len(text) <= COMMAND_LENGTH else text[: COMMAND_LENGTH - 1] + "…"
 
 
