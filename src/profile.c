@@ -285,7 +285,7 @@ uint32_t profile_weight(const struct profile_record *record) {
 // thread are the first in the order of what they need: a merge for each thread, and not for each two.
 struct standing {
   uint64_t routine;  // a hash of it
-  uint64_t weight, need;
+  uint64_t weight, need, need_always;
   uint32_t at, granules_least;
   uint32_t spread;
 };
@@ -300,6 +300,7 @@ static struct standing stand(const struct profile *profile, uint32_t at) {
   s.need = alike > PROFILE_LITTLE ? alike - PROFILE_LITTLE : 0;
   bool tells = profile->header->runs >= PROFILE_TELLS && record->least;
   uint64_t always = tells ? (uint64_t)(record->least - 1) << GRANULE_SHIFT : 0;
+  s.need_always = s.need > always ? s.need : always;
   if (s.need < always * 2 / 3) s.need = always * 2 / 3;
   return s;
 }
@@ -327,7 +328,7 @@ static void sort(struct standing *all, uint32_t count, uint64_t (*key)(const str
 static uint32_t least_of_alike(const struct standing *mine, const struct standing *first, const struct standing *end) {
   uint32_t granules = mine->granules_least;
   for (const struct standing *its = first; its < end; its++)
-    if (its->need <= mine->weight && mine->need <= its->weight) least(&granules, its->granules_least);
+    if (its->need_always <= mine->weight && mine->need_always <= its->weight) least(&granules, its->granules_least);
   return granules;
 }
 

@@ -84,9 +84,9 @@ bool profile_join(struct profile *profile, const struct profile *part);
 // those with at most PROFILE_ALIKE times as many bytes in blocks, PROFILE_LITTLE more counted for each, unless the runs
 // tell them apart: in PROFILE_TELLS runs or more, the one never had two thirds of what the other always had. (A program
 // may start all its threads at one routine, as the JVM does. Where they differ by less, the one may still come to have
-// what the other had: where one ends before another starts, which no recorded run needs to have shown.) Threads that are
-// alike both ways get the least of what they had at least, too; and all of a routine what they had together. False: out
-// of memory, and nothing changed.
+// what the other had: where one ends before another starts, which no recorded run needs to have shown.) Threads that
+// are alike both ways, of which neither always had more than the other ever, get the least of what they had at least,
+// too; and all of a routine what they had together. False: out of memory, and nothing changed.
 enum { PROFILE_ALIKE = 4, PROFILE_LITTLE = 16 << 10, PROFILE_TELLS = 5 };
 //
 // Each gets how many 64ths less one run had of it than another: that many times PROFILE_SPREAD in its flags.

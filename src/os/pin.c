@@ -28,8 +28,8 @@ static void keep_as_it_is(uintptr_t start, size_t bytes) {
   syscall(SYS_mbind, start, bytes, MPOL_LOCAL, NULL, 0, 0);
 }
 
-// From a page's start. Where it may not be locked; `writes`: as a write does it. Kernels before 5.14 have no such advice:
-// what is looked at is there, too. (Other threads may write to it at this moment.)
+// From a page's start, where it may not be locked; `writes`: as a write does it. Kernels before 5.14 have no such
+// advice: what is looked at is there, too. (Other threads may write to it at this moment.)
 static void bring_in(uintptr_t start, size_t bytes, bool writes) {
   if (madvise((void *)start, bytes, writes ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) return;
   for (size_t at = 0; at < bytes; at += SYSTEM_PAGE) {

@@ -16,11 +16,11 @@ from rtmalloc_tools.profile.weight import block_bytes
 ALIKE, LITTLE, TELLS = 4, 16 << 10, 5  # src/profile.h
 
 
-def needed(record: Record, runs: int) -> int:
+def needed(record: Record, runs: int, always: bool = False) -> int:
     """The bytes in blocks that another thread has at least, if this one is alike to it: an ALIKE-th of this one's, and
-    where the runs tell, two thirds of what this one always had."""
-    always = (record.least - 1) * GRANULE if runs >= TELLS and record.least else 0
-    return max((block_bytes(record) + LITTLE) // ALIKE - LITTLE, always * 2 // 3, 0)
+    where the runs tell, two thirds of what this one always had, or all of that."""
+    had = (record.least - 1) * GRANULE if runs >= TELLS and record.least else 0
+    return max((block_bytes(record) + LITTLE) // ALIKE - LITTLE, had if always else had * 2 // 3, 0)
 
 
 def by_routine(threads: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
@@ -45,13 +45,14 @@ def level_routine(records: Sequence[Record], runs: int) -> Iterable[Record]:
     """Those that are alike to a thread are the first in the order of what they need: a merge for each thread."""
     order = sorted(records, key=lambda record: needed(record, runs))
     needs = np.array([needed(record, runs) for record in order], dtype=float)
+    always = np.array([needed(record, runs, always=True) for record in order], dtype=float)
     weights = np.array([block_bytes(record) for record in order], dtype=float)
     least = np.array([record.granules_least for record in order])
     up_to = list(accumulate(order, maximum))
     together = max(record.together for record in records)
     for mine in records:
-        bytes_, need = block_bytes(mine), needed(mine, runs)
+        bytes_ = block_bytes(mine)
         alike = int(np.searchsorted(needs, bytes_, side="right"))
-        both_ways = least[:alike][weights[:alike] >= need]
+        both_ways = least[(always <= bytes_) & (weights >= needed(mine, runs, always=True))]
         most = maximum(mine, up_to[alike - 1]) if alike else mine
         yield replace(most, granules_least=int(min([mine.granules_least, *both_ways])), together=together)
