@@ -6,11 +6,11 @@
 #include "mode.h"
 #include "profile.h"
 
-// Mode `seg`: threads that race need more in one run and less in another. Where it takes less memory, a thread
-// whose spans fit in chunks gets an extent for the least that it had in any run, and the rest is chunks for all of
-// these, as many as the run needed that needed the most (extent.h). Returns how many chunks, and writes what a thread
-// keeps for itself into its record, with PROFILE_SHARES; 0: each has all of its own. `*reserve`: bytes in chunks beyond
-// what that run needed. For a levelled profile. O(records * routines).
+// Mode `seg`: threads that race need more in one run and less in another. Where it saves more memory than what spans
+// lose between chunks, a thread whose spans fit in chunks gets an extent for the least that it had in any run, and the
+// rest is chunks for all of these, as many as the run needed that needed the most (extent.h). Returns how many chunks,
+// and writes what a thread keeps for itself into its record, with PROFILE_SHARES; 0: each has all of its own.
+// `*reserve`: bytes in chunks beyond what that run needed. For a levelled profile. O(records * routines).
 uint64_t plan_share(struct profile *profile, uint64_t *reserve);
 
 // Mode `pag`: where the recorded runs differ, one record more, PROFILE_COMMON. What is made of it is for all threads,

@@ -234,7 +234,8 @@ static void report(void) {
   report_name(&name);
   int fd = os_create_file(path);
   if (fd < 0) {
-    message_warn("RTMALLOC_REPORT", path, "it cannot be written; check the folder and its permissions; a FIFO needs a reader");
+    message_warn("RTMALLOC_REPORT", path,
+                 "it cannot be written; check the folder and its permissions; a FIFO needs a reader");
     return;
   }
   json(&text);
