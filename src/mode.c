@@ -16,6 +16,7 @@
 #include "plan.h"
 #include "prepare.h"
 #include "prepared.h"
+#include "process.h"
 #include "profile.h"
 #include "record.h"
 #include "rehearse.h"
@@ -236,6 +237,10 @@ static const char *load(const char *path, enum mode mode) {
   rtm_mode_watches = true;
   state.load_us = os_clock_us() - before;
   if (!made.permitted) warn_limit();
+  if (process_key_is_late())
+    message_warn("profile", path,
+                 "other libraries made 32 thread keys before rtmalloc made its own: a thread's start allocates, and takes "
+                 "more instructions than `rtmalloc bound` proves; make fewer before main; the run goes on");
   return NULL;
 }
 

@@ -52,6 +52,11 @@ static void thread_exits(void *heap) {
   heap_leave(heap);
 }
 
+bool process_key_is_late(void) {
+  enum { GLIBC_KEYS_AT_HAND = 32 };
+  return thread_key >= GLIBC_KEYS_AT_HAND;
+}
+
 void process_watch_thread(struct heap *heap) {
   // Not during the start: pthread_setspecific needs the key, and may itself allocate.
   if (atomic_load_explicit(&started, memory_order_acquire) == STARTED_ALL && !rtm_thread_ends)

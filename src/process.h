@@ -11,5 +11,7 @@ bool process_init(void);
 struct heap;
 // The calling thread has this heap now: heap_leave at its exit.
 void process_watch_thread(struct heap *heap);
+// So many thread keys are older than the allocator's own that glibc allocates for it when a thread starts.
+bool process_key_is_late(void);
 
 #endif

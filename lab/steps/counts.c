@@ -13,7 +13,9 @@ static const char *const kind_names[] = {
     [MARKED_WIDE_ALIGNED_ALLOC] = "wide aligned_alloc",
     [MARKED_NEW] = "operator new",
     [MARKED_SIZED_FREE] = "sized free", [MARKED_FREE_SIZED] = "free_sized",
-    [MARKED_ALIGNED_DELETE] = "aligned delete", [MARKED_FUNCTION] = "function",
+    [MARKED_ALIGNED_DELETE] = "aligned delete",
+    [MARKED_REMOTE_SIZED_FREE] = "remote sized free", [MARKED_REMOTE_FREE_SIZED] = "remote free_sized",
+    [MARKED_REMOTE_ALIGNED_DELETE] = "remote aligned delete", [MARKED_FUNCTION] = "function",
 };
 _Static_assert(sizeof kind_names / sizeof kind_names[0] == MARKED_KINDS, "every kind has a name");
 

@@ -166,14 +166,38 @@ static const char load_free_by_help[] =
 enum { LOAD_DELETE_ALIGNMENT = 64 };
 
 static const struct {
-    enum marked_kind kind;
+    enum marked_kind kind, remote; /* by the allocating thread, by any other */
     const char *function;
 } load_free[LOAD_FREES] = {
-    [FREE_BY_FREE] = {MARKED_FREE, "free"},
-    [FREE_BY_DELETE] = {MARKED_SIZED_FREE, "_ZdlPvm"},
-    [FREE_BY_FREE_SIZED] = {MARKED_FREE_SIZED, "free_sized"},
-    [FREE_BY_ALIGNED_DELETE] = {MARKED_ALIGNED_DELETE, "_ZdlPvmSt11align_val_t"},
+    [FREE_BY_FREE] = {MARKED_FREE, MARKED_REMOTE_FREE, "free"},
+    [FREE_BY_DELETE] = {MARKED_SIZED_FREE, MARKED_REMOTE_SIZED_FREE, "_ZdlPvm"},
+    [FREE_BY_FREE_SIZED] = {MARKED_FREE_SIZED, MARKED_REMOTE_FREE_SIZED, "free_sized"},
+    [FREE_BY_ALIGNED_DELETE] = {MARKED_ALIGNED_DELETE, MARKED_REMOTE_ALIGNED_DELETE, "_ZdlPvmSt11align_val_t"},
 };
+
+static uint64_t load_free_by; /* enum load_free: --free-by */
+static void *load_free_function;
+static inline void load_look_up_free(void)
+{
+    if (load_free_by >= LOAD_FREES)
+        load_fail("wanted --free-by of 0 to %d", LOAD_FREES - 1);
+    load_free_function = marks_look_up(load_free[load_free_by].function);
+    rtsteps_third = LOAD_DELETE_ALIGNMENT;
+}
+
+/* A block that --free-by can free. *size becomes a multiple of the alignment that it is to have. */
+static inline void *load_allocate_to_free(enum load_function by, size_t *size)
+{
+    if (load_free_by != FREE_BY_ALIGNED_DELETE)
+        return load_allocate(by, size);
+    *size = (*size + LOAD_DELETE_ALIGNMENT - 1) / LOAD_DELETE_ALIGNMENT * LOAD_DELETE_ALIGNMENT;
+    return marked_aligned_alloc(LOAD_DELETE_ALIGNMENT, *size);
+}
+
+static inline void load_free_marked(enum marked_kind kind, void *block, size_t size)
+{
+    (void)marks_call(kind, load_free_function, (uintptr_t)block, size, size);
+}
 
 /* ---- memory ---- */
 

@@ -9,17 +9,6 @@
 
 static struct load_block *live;
 static uint64_t live_count, live_bytes;
-static uint64_t free_by; /* enum load_free */
-static void *free_function;
-
-/* *size becomes a multiple of the alignment that the block is to have. */
-static void *any_block(size_t *size)
-{
-    if (free_by != FREE_BY_ALIGNED_DELETE)
-        return marked_malloc(*size);
-    *size = (*size + LOAD_DELETE_ALIGNMENT - 1) / LOAD_DELETE_ALIGNMENT * LOAD_DELETE_ALIGNMENT;
-    return marked_aligned_alloc(LOAD_DELETE_ALIGNMENT, *size);
-}
 
 static void allocate(uint64_t min, uint64_t max, uint64_t memory)
 {
@@ -27,7 +16,7 @@ static void allocate(uint64_t min, uint64_t max, uint64_t memory)
     size_t size = random_log_uniform(min, max);
     if (size > left)
         size = min;
-    void *block = load_use(any_block(&size), size);
+    void *block = load_use(load_allocate_to_free(BY_MALLOC, &size), size);
     live[live_count++] = (struct load_block){block, size, 0};
     live_bytes += size;
 }
@@ -38,7 +27,7 @@ static void free_one(void)
     struct load_block block = live[i];
     live[i] = live[--live_count];
     live_bytes -= block.size;
-    (void)marks_call(load_free[free_by].kind, free_function, (uintptr_t)block.address, block.size, block.size);
+    load_free_marked(load_free[load_free_by].kind, block.address, block.size);
 }
 
 /* The largest size, a power of two or max, with which `count` log-uniform blocks fit into `memory`. */
@@ -68,16 +57,15 @@ int main(int argument_count, char **arguments)
         {"operations", &operations, "random mallocs and frees to count", false},
         {"memory", &memory, "most bytes live at once", false},
         {"warmup", &warmup, "random mallocs and frees before counting starts", false},
-        {"free-by", &free_by, load_free_by_help, false},
+        {"free-by", &load_free_by, load_free_by_help, false},
         {"cold", &cold, "count the first blocks too", true},
     };
     LOAD_OPTIONS(arguments, options);
-    if (min == 0 || min > max || live_target == 0 || free_by >= LOAD_FREES)
-        load_fail("wanted 1 <= min <= max, 1 <= live, and --free-by of 0 to %d", LOAD_FREES - 1);
+    if (min == 0 || min > max || live_target == 0)
+        load_fail("wanted 1 <= min <= max and 1 <= live");
 
     marks_open();
-    free_function = marks_look_up(load_free[free_by].function);
-    rtsteps_third = LOAD_DELETE_ALIGNMENT;
+    load_look_up_free();
     uint64_t most = live_target + live_target / 2 + 16;
     live = load_table(most * sizeof *live);
     load_random_state = seed;

@@ -40,7 +40,7 @@ static void allocate(void *first_block)
         block->size = random_log_uniform(min, max);
         struct load_block *other = live_neighbour(block);
         void *address = other != NULL ? load_realloc(other->address, other->size, block->size)
-                                      : load_allocate((enum load_function)by, &block->size);
+                                      : load_allocate_to_free((enum load_function)by, &block->size);
         if (other != NULL)
             other->address = NULL;
         block->address = load_use(address, block->size);
@@ -92,7 +92,7 @@ static void free_shuffled(uint64_t *order, uint64_t count, uint64_t share_percen
         struct load_block *block = &blocks[order[i]];
         if (block->address == NULL)
             continue;
-        marked_remote_free(block->address, block->size);
+        load_free_marked(load_free[load_free_by].remote, block->address, block->size);
         block->address = NULL;
     }
 }
@@ -108,6 +108,7 @@ int main(int argument_count, char **arguments)
         {"min", &min, "smallest request, bytes", false},
         {"max", &max, "largest request, bytes", false},
         {"by", &by, load_by_help, false},
+        {"free-by", &load_free_by, load_free_by_help, false},
         {"alignment", &load_alignment, "of aligned_alloc, at most; 16 or more", false},
         {"rich", &rich, "the owner that has all its blocks, the others an eighth; from 0; 64: all have", false},
         {"keep-allocating", &keep_allocating, "owners allocate again after each round", true},
@@ -121,12 +122,15 @@ int main(int argument_count, char **arguments)
         load_fail("wanted 1 <= threads <= %d, 1 <= min <= max, and not both --orphan and --keep-allocating", MAX_THREADS);
     if (by >= LOAD_FUNCTIONS)
         load_fail("wanted --by of 0 to %d", LOAD_FUNCTIONS - 1);
+    if (load_free_by != FREE_BY_FREE && (together || by == BY_REALLOC))
+        load_fail("wanted no --free-by but %d with --together or --by %d", FREE_BY_FREE, BY_REALLOC);
 
     if (together && (threads < 2 || min != max || by == BY_REALLOC))
         load_fail("wanted --threads 2 or more and --min and --max alike with --together, and not --by %d", BY_REALLOC);
 
     marks_open();
     load_look_up_new(by);
+    load_look_up_free();
     uint64_t count = threads * block_count;
     uint64_t *order = load_table(count * sizeof *order);
     blocks = load_table(count * sizeof *blocks);

@@ -22,6 +22,9 @@ enum marked_kind {
     MARKED_SIZED_FREE, /* operator delete with a size */
     MARKED_FREE_SIZED, /* free_sized */
     MARKED_ALIGNED_DELETE, /* operator delete with a size and an alignment */
+    MARKED_REMOTE_SIZED_FREE, /* the three by another thread */
+    MARKED_REMOTE_FREE_SIZED,
+    MARKED_REMOTE_ALIGNED_DELETE,
     MARKED_FUNCTION, /* any other function: the self-test's, and what stepcount watches */
     MARKED_KINDS
 };

@@ -33,6 +33,9 @@ GENERAL = "general"
 BLOCK_MAX, MEDIUM_MAX = 32 << 10, 2 << 20
 TABLE = Path(__file__).with_name("sealed.toml")
 
+# The frees by the owner, and what they are by another thread.
+REMOTE = {"free": "remote free"} | {by: f"remote {by}" for by in ("sized free", "free_sized", "aligned delete")}
+
 Key = tuple[str, str, str]  # mode, operation, kind
 
 
@@ -103,6 +106,8 @@ class Run:
                     operation = "orphan free"
                 if mode == GENERAL and operation == "wide aligned_alloc":
                     operation = "aligned_alloc"
+                if mode != "pag" and operation in REMOTE.values() and operation != "remote free":  # there the rows have both
+                    operation = operation.removeprefix("remote ")
                 key = operation, self.kind_of(mode, operation, int(line["bytes"]))
                 highest[key] = max(highest.get(key, 0), int(line["instructions"]))
         return highest
@@ -132,8 +137,10 @@ class Run:
         for order in orders_of(load):
             counts = self.count("pag", [*words, *sealed.split()], profile, ("--library-only", *order))
             for (operation, kind), count in counts.items():
-                if operation == "malloc":
-                    self.keep(("pag", "common malloc", kind), count, " ".join([load["words"], sealed, *order]), seed)
+                # A block of what all have in common is freed as another thread's, also by the one that asked for it.
+                operation = REMOTE.get(operation, operation if operation in REMOTE.values() else f"common {operation}")
+                kind = "any" if operation == "remote free" else kind
+                self.keep(("pag", operation, kind), count, " ".join([load["words"], sealed, *order]), seed)
 
     def measure_threads(self, load: dict[str, Any], seed: int, watch: dict[str, str]) -> None:
         """The calls of some of the library's functions (`stepcount --watch`), with what they call in the C library; or,

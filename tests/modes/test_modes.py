@@ -484,6 +484,31 @@ def test_a_program_is_named_by_its_file_name_or_its_path() -> None:
     assert "expected a file name, or a path from / on" in said("./load")
 
 
+def test_a_program_with_more_rights_than_its_user_takes_no_options(profile: Path, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or os.statvfs(tmp_path).f_flag & os.ST_NOSUID:
+        pytest.skip("only root makes a program of another group, and not where the file system does not permit it")
+    program, report, recorded = tmp_path / "load", tmp_path / "report.json", tmp_path / "load.rtp"
+    shutil.copy(PROGRAMS / "load", program)
+    options = {"report": str(report), "profile": str(profile), "mode": "pag", "seal": "1", "verbose": "1"}
+    assert run(str(program), **options).returncode == 0 and report.exists()
+    report.unlink()
+    os.chown(program, -1, 65534)
+    program.chmod(0o2755)
+    for given in (options, {"record": str(recorded)}):
+        result = run(str(program), **given)
+        assert (result.returncode, result.stderr, report.exists(), recorded.exists()) == (0, "", False, False)
+
+
+def test_thread_keys_from_before_the_allocators_own_are_named(profile: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    sealed = environment(profile=str(profile), mode="pag", seal="1", report=str(report))
+    sealed["LD_PRELOAD"] += f":{PROGRAMS / 'keys.so'}"
+    result = subprocess.run([PROGRAMS / "load"], env=sealed, capture_output=True, text=True, check=True)
+    assert "other libraries made 32 thread keys before" in result.stderr
+    told = json.loads(report.read_text())
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
+
+
 def test_a_profile_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
     profile = tmp_path / "load.rtp"
     assert run("load", record=str(profile)).returncode == 0

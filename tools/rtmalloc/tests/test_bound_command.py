@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from rtmalloc_tools.bound.certificate import judge
+from rtmalloc_tools.places import LIBRARY, checkout
+
+LIBRARY_BUILT = Path(os.environ.get("RTM_LIBRARY", checkout() / "build" / LIBRARY))
 
 PATHS = """
 [group.misuse]
@@ -122,6 +126,39 @@ def test_a_refused_row_fails_and_says_where(assemble, rtmalloc, tmp_path):
     assert "REFUSED: a system call on a certified path: in entry at 0x" in out and "source0.s:" in out
     status, out, _ = rtmalloc("bound", "--library", library, "--paths", paths, "--json")
     assert json.loads(out)["rows"][0]["problems"][0]["instruction"] == "syscall"
+
+
+ALIAS = '\n[[alias]]\nname = "free[]"\nentry = "entry_other"\nlike = "entry_free"\nmore = {more}\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "status", "verdict", "words"),
+    [
+        ("nop\nnop\nnop\nnop\nret", 2, 0, "ok", "entry_free"),
+        ("nop\nnop\nnop\nnop\nret", 1, 1, "over limit", "OVER free[]: 2 instructions more are proven, 1 are permitted"),
+        ("1: jmp 1b", 1, 1, "refused", "by free[]: entry_other"),
+    ],
+)
+def test_other_names_follow_the_rows_of_an_entry(assemble, rtmalloc, tmp_path, code, more, status, verdict, words):
+    paths, page = tmp_path / "paths.toml", tmp_path / "page.html"
+    paths.write_text(PATHS + ALIAS.format(more=more))
+    functions = {"entry": "test %rdi, %rdi\nje stop\nret", "entry_free": "nop\nnop\nret", "stop": "ud2"}
+    library = assemble(functions | {"entry_other": code})
+    found, out, _ = rtmalloc("bound", "--library", library, "--paths", paths, "--html", page)
+    assert found == status and words in out
+    assert ("1 of 1 other names are not certified" in page.read_text()) == bool(status)
+    _, out, _ = rtmalloc("bound", "--library", library, "--paths", paths, "--json")
+    (other,) = json.loads(out)["other_names"]
+    assert (other["verdict"], other["rows"], other["limit"]) == (verdict, 1, more)
+
+
+def test_a_function_of_another_library_stands_with_its_declared_count(rtmalloc):
+    if not LIBRARY_BUILT.is_file():
+        pytest.skip("the library is not built")
+    _, out, _ = rtmalloc("bound", "--library", LIBRARY_BUILT, "--only", "pag/thread start", "--json")
+    (row,) = json.loads(out)["rows"]
+    (external,) = (left for left in row["left"] if left["how"] == "external")
+    assert external["name"] == "pthread_setspecific" and "counted as 35" in external["reason"]
 
 
 def test_the_longest_path_is_printed_instruction_by_instruction(certificate):

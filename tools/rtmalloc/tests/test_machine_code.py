@@ -91,6 +91,13 @@ def test_an_exit_has_a_name_of_its_own(build, tmp_path):
     assert "several functions are named leave" in problem(analyse(library, exits))
 
 
+def test_a_copy_of_another_function_of_the_name_is_not_left_out_unseen(assemble):
+    functions = {"entry": "je slow\njmp slow.isra.0", "slow": "ret", "slow.isra.0": "nop\nret"}
+    assert "several functions are named slow" in problem(analyse(assemble(functions), row(exits=("slow",))))
+    whole = {"entry": "je slow\nret", "slow": "jmp slow.cold", "slow.cold": "ret"}
+    assert analyse(assemble(whole), row(exits=("slow",))).proven == 2
+
+
 def test_what_is_linear_is_called_but_not_counted(bound_of):
     result = bound_of("call copy\nnop\nret", row(linear=("copy",)), copy="1: jmp 1b")
     assert result.proven == 3

@@ -48,6 +48,8 @@ def test_the_entry_is_never_an_exit():
         (ROW.replace("entry", "entri"), "Unknown key 'entri'. Did you mean 'entry'?"),
         (ROW.replace('entry = "malloc"', ""), "'entry' is missing"),
         (ROW + "limit = 'many'\n", "'limit' is 'many'; expected int"),
+        (ROW + '[[alias]]\nname = "a"\nentry = "a"\nlike = "mallok"\nmore = 1\n', "Did you mean 'malloc'?"),
+        (ROW + '[[alias]]\nname = "a"\nentry = "a"\nlike = "malloc"\n', "'more' is missing"),
         (ROW + "limit = true\n", "'limit' is True; expected int"),
         (ROW + 'use = ["none"]\n', "Unknown group 'none'"),
         (ROW + 'exit.slow = ""\n', "'slow' needs a reason"),

@@ -10,7 +10,7 @@ from rtmalloc_tools.bound.flow import EXIT, RETURN, Answer, Flow, Grower
 from rtmalloc_tools.bound.instructions import Decoder, Instruction
 from rtmalloc_tools.bound.longest import Best, Edge, Repeat, Step, Trail, longest
 from rtmalloc_tools.bound.loops import Loop, find_structure
-from rtmalloc_tools.bound.rows import LoopBound, Named, Paths, Row
+from rtmalloc_tools.bound.rows import Alias, External, LoopBound, Named, Paths, Row
 from rtmalloc_tools.bound.sources import Sources
 from rtmalloc_tools.bound.stack import check_returns
 from rtmalloc_tools.mistakes import Mistake, unknown_name
@@ -49,6 +49,7 @@ class Result:
     problems: list[Problem] = field(default_factory=list)
     met: dict[str, Named] = field(default_factory=dict)
     loops: dict[int, UsedLoop] = field(default_factory=dict)  # by address of the header
+    externals: dict[str, External] = field(default_factory=dict)
 
 
 class Analyser:
@@ -95,6 +96,7 @@ class RowAnalysis:
             answer=self.called,
             refuse=self.refuse,
             met=self.meet,
+            met_external=self.meet_external,
             written_in=analyser.sources.functions,
         )
 
@@ -113,6 +115,9 @@ class RowAnalysis:
 
     def meet(self, named: Named) -> None:
         self.result.met[named.name] = named
+
+    def meet_external(self, external: External) -> None:
+        self.result.externals[external.name] = external
 
     def function_names(self) -> list[str]:
         return sorted(name for name in self.analyser.binary.by_name if "." not in name)
@@ -201,6 +206,39 @@ class RowAnalysis:
         """The innermost function that has all of the loop: not one that was inlined into its body."""
         function = self.analyser.binary.function_at(loop.header)
         return self.analyser.sources.owner(loop.body) or (base_name(function.name) if function else "?")
+
+
+@dataclass
+class AliasResult:
+    """An alias beside each of the rows that it follows."""
+
+    alias: Alias
+    pairs: list[tuple[Result, Result]]  # the row's own, the alias's
+
+    @property
+    def more(self) -> int | None:
+        """Instructions more than in the row where that is the most; None if one of its bounds is refused."""
+        pairs = [(base.proven, own.proven) for base, own in self.pairs if base.proven is not None]
+        if any(own is None for _, own in pairs):
+            return None
+        return max((own - base for base, own in pairs if own is not None), default=None)
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [problem for _, own in self.pairs for problem in own.problems]
+
+
+def analyse_aliases(analyser: Analyser, results: Iterable[Result]) -> list[AliasResult]:
+    """Those of the rows in the results."""
+    known = list(results)
+    found = [
+        AliasResult(
+            alias,
+            [(base, analyser.analyse(alias.row(base.row))) for base in known if base.row.entry == alias.like],
+        )
+        for alias in analyser.paths.aliases
+    ]
+    return [result for result in found if result.pairs]
 
 
 def analyse_all(analyser: Analyser, rows: Iterable[Row]) -> list[Result]:

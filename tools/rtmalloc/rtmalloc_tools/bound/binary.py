@@ -24,6 +24,7 @@ FLAG_BIND_NOW, FLAG_1_NOW = 0x8, 0x1  # DF_BIND_NOW, DF_1_NOW
 
 # Pieces and copies that gcc makes of a function; `.part` is kept, as it is less than the function.
 PIECE = re.compile(r"\.(cold|constprop|isra|lto_priv|localalias)(\.\d+)?(?=\.|$)")
+COLD = re.compile(r"\.cold(\.|$)")
 PART = re.compile(r"\.part\.\d+")
 
 
@@ -70,9 +71,10 @@ class Binary:
 
     @cached_property
     def several(self) -> frozenset[str]:
-        """Names that functions of several source files have."""
-        counts = Counter(function.name for function in self.functions)
-        return frozenset(base_name(name) for name, count in counts.items() if count > 1)
+        """Names that functions of several source files have. A function's own copies are not told from those of another
+        one, so a name with two copies, or with one beside the function, is one of these; a cold piece is a part."""
+        whole = (function.name for function in self.functions if not COLD.search(function.name))
+        return frozenset(name for name, count in Counter(map(base_name, whole)).items() if count > 1)
 
     @cached_property
     def by_name(self) -> dict[str, Function]:

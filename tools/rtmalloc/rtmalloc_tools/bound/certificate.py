@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rtmalloc_tools import __version__
-from rtmalloc_tools.bound.analysis import Analyser, Result
+from rtmalloc_tools.bound.analysis import AliasResult, Analyser, Problem, Result
 from rtmalloc_tools.bound.observed import Key
 from rtmalloc_tools.bound.rows import Apart
 
@@ -34,9 +34,12 @@ ASSUMPTIONS = (
 )
 
 
+EXTERNAL = "external"  # beside the names in Apart: of another library, counted as declared
+
+
 @dataclass(frozen=True)
 class Left:
-    """A function that a path of the row meets and that is not counted, and why."""
+    """A function that a path of the row meets and that is not counted, or as it is declared, and why."""
 
     name: str
     how: str
@@ -91,6 +94,24 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class OtherName:
+    """A function that does what the entry of some rows does, and how much more it executes at most."""
+
+    name: str
+    entry: str
+    like: str
+    rows: int
+    more: int | None
+    limit: int
+    verdict: str  # ok, over limit, refused
+    problems: list[Refusal]
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == "ok"
+
+
+@dataclass(frozen=True)
 class Certificate:
     tool: str
     version: str
@@ -98,6 +119,7 @@ class Certificate:
     library: Mapping[str, str]
     assumptions: Sequence[str]
     rows: list[Entry]
+    other_names: list[OtherName]
     memory: Mapping[str, Any] | None = None
     ok: bool = field(default=True)
 
@@ -134,12 +156,28 @@ def make_entry(result: Result, observed: int | None) -> Entry:
         ratio_most=ratio_most,
         limit=row.limit,
         verdict=judge(result.proven, observed, row.limit, ratio_most),
-        left=[Left(named.name, named.apart.value, named.reason) for named in met],
+        left=[Left(named.name, named.apart.value, named.reason) for named in met]
+        + [
+            Left(external.name, EXTERNAL, f"counted as {external.instructions}: {external.reason}")
+            for _, external in sorted(result.externals.items())
+        ],
         loops=[
             LoopUse(loop.bound.function, loop.bound.most, loop.bound.linear, loop.source, loop.bound.reason)
             for _, loop in sorted(result.loops.items())
         ],
-        problems=[Refusal(str(p), p.function, p.address, p.instruction, p.source, p.way) for p in result.problems],
+        problems=refusals(result.problems),
+    )
+
+
+def refusals(problems: Iterable[Problem]) -> list[Refusal]:
+    return [Refusal(str(p), p.function, p.address, p.instruction, p.source, p.way) for p in problems]
+
+
+def make_other_name(result: AliasResult) -> OtherName:
+    alias, more = result.alias, result.more
+    verdict = "refused" if more is None else "over limit" if more > alias.more else "ok"
+    return OtherName(
+        alias.name, alias.entry, alias.like, len(result.pairs), more, alias.more, verdict, refusals(result.problems)
     )
 
 
@@ -157,10 +195,12 @@ def library_facts(analyser: Analyser) -> dict[str, str]:
 def certify(
     analyser: Analyser,
     results: Sequence[Result],
+    aliases: Sequence[AliasResult],
     observed: Mapping[Key, int],
     memory: Mapping[str, Any] | None = None,
 ) -> Certificate:
     rows = [make_entry(result, observed.get(result.row.key)) for result in results]
+    others = [make_other_name(result) for result in aliases]
     return Certificate(
         tool="rtmalloc bound",
         version=__version__,
@@ -168,6 +208,7 @@ def certify(
         library=library_facts(analyser),
         assumptions=ASSUMPTIONS,
         rows=rows,
+        other_names=others,
         memory=memory,
-        ok=all(row.ok for row in rows),
+        ok=all(row.ok for row in rows) and all(other.ok for other in others),
     )

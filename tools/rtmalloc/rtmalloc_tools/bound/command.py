@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from rtmalloc_tools.bound import show
-from rtmalloc_tools.bound.analysis import Analyser, Result, analyse_all
+from rtmalloc_tools.bound.analysis import Analyser, Result, analyse_aliases, analyse_all
 from rtmalloc_tools.bound.binary import read_binary
 from rtmalloc_tools.bound.certificate import Certificate, certify
 from rtmalloc_tools.bound.listing import listing
@@ -69,7 +69,8 @@ def run(request: Request, console: Console) -> int:
         layout = Layout.read(analyser.sources.structure_sizes(STRUCTURES))
         memory = most_memory(profile, str(request.profile), layout)
     results = analyse_all(analyser, rows)
-    certificate = certify(analyser, results, observed, memory)
+    aliases = [] if request.path else analyse_aliases(analyser, results)
+    certificate = certify(analyser, results, aliases, observed, memory)
     if request.html:
         write_page(request.html, certificate, analyser, results)
     if request.json:
@@ -92,4 +93,4 @@ def print_paths(analyser: Analyser, results: list[Result], certificate: Certific
     for result in results:
         if result.trail:
             show.show_path(row_name(result.row), listing(analyser, result.trail), console)
-    show.show_problems(certificate.rows, console)
+    show.show_problems(certificate, console)

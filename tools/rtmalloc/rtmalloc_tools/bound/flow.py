@@ -39,6 +39,7 @@ class Grower:
     answer: Callable[[int, Instruction], Answer]
     refuse: Callable[[int, str], None]
     met: Callable[[Named], None]
+    met_external: Callable[[External], None]
     written_in: Callable[[int], list[str]]  # the functions around an address, inlined ones first
 
     def grow(self, entry: int) -> Flow:
@@ -169,4 +170,5 @@ class Grower:
             self.refuse(instruction.address, f"calls {slot.symbol}, which is outside the certified set")
             return None
         declared = self.externals[slot.symbol]
+        self.met_external(declared)
         return Foreign(declared.name, declared.instructions)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,16 @@ OPERATIONS = (
     "free",
     "remote free",
     "orphan free",
+    "remote sized free",
+    "remote free_sized",
+    "remote aligned delete",
     "common malloc",
+    "common operator new",
+    "common calloc",
+    "common realloc",
+    "common aligned_alloc",
+    "common wide aligned_alloc",
+    "common first malloc",
     "sized free",
     "free_sized",
     "aligned delete",
@@ -96,10 +105,25 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Alias:
+    """Another function that does what an entry does: it follows each row with the entry, with a little more."""
+
+    name: str  # for people: 'operator new[]'
+    entry: str
+    like: str  # the entry whose rows it follows
+    more: int  # instructions, at most
+    named: Mapping[str, Named]
+
+    def row(self, base: Row) -> Row:
+        return replace(base, entry=self.entry, named={**base.named, **self.named}, limit=None)
+
+
+@dataclass(frozen=True)
 class Paths:
     rows: tuple[Row, ...]
     loops: tuple[LoopBound, ...]
     externals: Mapping[str, External]
+    aliases: tuple[Alias, ...] = ()
 
 
 def read_paths(path: Path = PATHS_FILE) -> Paths:
@@ -110,18 +134,19 @@ def read_paths(path: Path = PATHS_FILE) -> Paths:
 
 
 def parse(content: Mapping[str, Any], name: str) -> Paths:
-    known = ("group", "row", "loop", "external")
+    known = ("group", "row", "alias", "loop", "external")
     for key in content:
         if key not in known:
             raise Mistake(f"{name}: {unknown_name('table', key, known)}")
     groups = {title: read_group(name, title, group) for title, group in content.get("group", {}).items()}
     rows = tuple(read_row(name, row, groups) for row in content.get("row", []))
+    aliases = tuple(read_alias(name, alias, rows) for alias in content.get("alias", []))
     loops = tuple(read_loop(name, loop) for loop in content.get("loop", []))
     externals = [read_external(name, external) for external in content.get("external", [])]
     for row in rows:
         if sum(other.key == row.key for other in rows) > 1:
             raise Mistake(f"{name}: the row {' '.join(row.key)} is there twice.")
-    return Paths(rows, loops, {external.name: external for external in externals})
+    return Paths(rows, loops, {external.name: external for external in externals}, aliases)
 
 
 def take(
@@ -185,6 +210,18 @@ def read_row(name: str, table: Mapping[str, Any], groups: Mapping[str, dict[str,
     if row.sealed and outside:
         raise Mistake(f"{name}: {what}: a sealed bound leaves nothing out, but '{outside[0]}' is named as outside it.")
     return row
+
+
+def read_alias(name: str, table: Mapping[str, Any], rows: Sequence[Row]) -> Alias:
+    what = f"alias '{table.get('name', '?')}'"
+    apart = {apart.value: dict for apart in Apart}
+    take(name, what, table, {"name": str, "entry": str, "like": str, "more": int}, apart)
+    if table["like"] not in {row.entry for row in rows}:
+        raise Mistake(f"{name}: {what}: {unknown_name('entry', table['like'], {row.entry for row in rows})}")
+    named: dict[str, Named] = {}
+    for how in Apart:
+        named |= read_functions(name, what, how, table.get(how.value, {}))
+    return Alias(table["name"], table["entry"], table["like"], table["more"], named)
 
 
 def read_loop(name: str, table: Mapping[str, Any]) -> LoopBound:

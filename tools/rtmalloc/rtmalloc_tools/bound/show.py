@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +18,7 @@ WORDS = {
     "exit": "Exits: a path ends there",
     "linear": "Linear: run, counted apart",
     "outside": "Outside: run, not in the bound",
+    "external": "Of another library: counted as declared",
 }
 
 
@@ -62,9 +63,27 @@ def verdict_words(row: Entry) -> str:
     return row.verdict
 
 
+def other_names_table(certificate: Certificate) -> Table | None:
+    if not certificate.other_names:
+        return None
+    table = Table(title="The same by other names: at most so many instructions more", title_justify="left")
+    table.add_column("function", overflow="fold")
+    table.add_column("as the rows of", overflow="fold")
+    for heading in ("rows", "more", "limit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for other in certificate.other_names:
+        colour = COLOURS.get(other.verdict, "red")
+        words = {"refused": "REFUSED: below", "over limit": "OVER the limit"}.get(other.verdict, other.verdict)
+        table.add_row(
+            other.name, other.like, str(other.rows), number(other.more), str(other.limit), f"[{colour}]{words}[/]"
+        )
+    return table
+
+
 def reasons_table(certificate: Certificate) -> Table:
     """Each function left out, once for each reason, with the rows that meet it."""
-    table = Table(title="What is not counted, and why", title_justify="left")
+    table = Table(title="What is not counted, or as declared, and why", title_justify="left")
     for heading in ("how", "function", "why", "rows"):
         table.add_column(heading, overflow="fold")
     found: dict[tuple[str, str, str], list[str]] = {}
@@ -105,12 +124,15 @@ def show(certificate: Certificate, console: Console) -> None:
         f"{facts['path']}  build-id {facts['build_id'][:16]}  {facts['compiler']}", markup=False, highlight=False
     )
     console.print(rows_table(certificate))
+    others = other_names_table(certificate)
+    if others:
+        console.print(others)
     console.print(reasons_table(certificate))
     loops = loops_table(certificate)
     if loops:
         console.print(loops)
     show_memory(certificate, console)
-    show_problems(certificate.rows, console)
+    show_problems(certificate, console)
 
 
 def show_memory(certificate: Certificate, console: Console) -> None:
@@ -128,10 +150,16 @@ def show_memory(certificate: Certificate, console: Console) -> None:
     console.print(table)
 
 
-def show_problems(rows: Sequence[Entry], console: Console) -> None:
+def show_problems(certificate: Certificate, console: Console) -> None:
     """Each problem once, with the rows that meet it."""
     meeting: dict[str, list[str]] = {}
-    for row in rows:
+    for other in certificate.other_names:
+        for problem in other.problems:
+            meeting.setdefault(problem.text, []).append(f"  by {other.name}: {problem.way}")
+        if other.verdict == "over limit":
+            text = f"OVER {other.name}: {other.more} instructions more are proven, {other.limit} are permitted"
+            console.print(text, markup=False, style="red", highlight=False, soft_wrap=True)
+    for row in certificate.rows:
         for problem in row.problems:
             meeting.setdefault(problem.text, []).append(f"  by {row.name}: {problem.way}")
         if row.verdict == "below observed":
