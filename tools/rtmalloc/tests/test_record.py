@@ -29,6 +29,7 @@ from rtmalloc_tools.profile.profile_format import read_profile, write_profile
 counter, out = Path({counter!r}), Path(os.environ["RTMALLOC_RECORD"])
 run = int(counter.read_text()) if counter.exists() else 0
 counter.write_text(str(run + 1))
+(counter.parent / "environment").write_text("\\n".join(f"{{name}}={{value}}" for name, value in os.environ.items()))
 peaks, fails = {peaks!r}, {fails!r}
 if run in fails:
     sys.exit(fails[run])
@@ -67,6 +68,14 @@ def test_one_run_is_recorded(fake, tmp_path):
     status, out, _ = fake([5, 9])
     assert status == 0 and "recorded" in out
     assert (peak(tmp_path), runs_made(tmp_path)) == (5, 1)
+
+
+def test_the_environment_is_as_large_as_the_sealed_runs(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("RTMALLOC_ON_MISS", "report")  # the user's own stays
+    fake([5])
+    given = (tmp_path / "environment").read_text().splitlines()
+    expected = {"RTMALLOC_PROFILE=", "RTMALLOC_MODE=general", "RTMALLOC_SEAL=0", "RTMALLOC_ON_MISS=report"}
+    assert {entry for entry in given if entry.startswith("RTMALLOC_") and "RECORD" not in entry} == expected
 
 
 def test_until_stable_stops_after_as_many_quiet_runs_as_asked_for(fake, tmp_path):

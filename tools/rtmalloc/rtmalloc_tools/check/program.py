@@ -147,7 +147,8 @@ def linking(program: Program) -> Finding:
             "linking",
             f"dynamic, {program.privileged}",
             BAD,
-            "the dynamic linker ignores LD_PRELOAD: link the library instead",
+            "the dynamic linker ignores LD_PRELOAD: link the library instead, and as that takes no options from the "
+            "environment there, call rtm_load_profile and rtm_seal",
         )
     return Finding("linking", "dynamic: preloading works", GOOD)
 

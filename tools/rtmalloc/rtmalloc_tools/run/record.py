@@ -24,6 +24,8 @@ from rtmalloc_tools.run.start import check_preload, environment
 
 GROWN_SHOWN = 10
 RUNS, LIMIT, HEADROOM = 3, 20, 0.05
+# What the sealed run has in its environment, switched off: a program that copies its own asks for blocks for each.
+AS_SEALED = {"RTMALLOC_PROFILE": "", "RTMALLOC_MODE": "general", "RTMALLOC_SEAL": "0", "RTMALLOC_ON_MISS": "count"}
 GAVE_UP = 3
 """Exit status where the profile was not stable at the limit."""
 
@@ -101,7 +103,8 @@ def run_once(plan: Plan) -> tuple[int, int]:
     """The program's exit status, as a shell gives it, and the signal that was to end the command, or 0; complains if it
     left no profile."""
     before = identity(plan.out)
-    values = {"RTMALLOC_RECORD": str(plan.out.absolute())}
+    others = {name: value for name, value in AS_SEALED.items() if name not in os.environ}
+    values = {"RTMALLOC_RECORD": str(plan.out.absolute()), **others}
     try:
         with PassedOn() as signals:
             program = subprocess.Popen(list(plan.command), env=environment(plan.library, values, os.environ))

@@ -85,7 +85,8 @@ def check_preload(command: str) -> None:
         raise Mistake(f"{program.path}: is static, so nothing can be preloaded. Link librtmalloc-override.o into it.")
     if program.privileged:
         raise Mistake(
-            f"{program.path}: {program.privileged}, so the dynamic linker ignores LD_PRELOAD. Link the library."
+            f"{program.path}: {program.privileged}, so the dynamic linker ignores LD_PRELOAD. Link the library; it "
+            "takes no options there, so the program calls rtm_load_profile and rtm_seal."
         )
 
 
