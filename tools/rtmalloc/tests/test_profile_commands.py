@@ -182,6 +182,19 @@ def test_many_changes_are_shown_soon(rtmalloc, tmp_path):
     assert ["app+0x40", "#999", "blocks", "of", "16", "0", "1,000", "+1,000"] in lines and len(lines) == 2 + 60 * 1000
 
 
+def test_many_threads_are_shown_soon(rtmalloc, tmp_path):
+    file = tmp_path / "many.rtp"
+    threads = (record("app", 0x40, index, dict.fromkeys(range(1, 11), index + 1)) for index in range(1000))
+    write_profile(file, profile(record(), *threads))
+    started = time.monotonic()
+    status, out, _ = rtmalloc("profile", "show", file)
+    assert status == 0 and time.monotonic() - started < 20  # with frames as long as 3,000 tables take
+    lines = [line.split() for line in out.splitlines()]
+    assert ["app+0x40", "#999", "page", "32", "1,000"] in [line[:5] for line in lines]
+    assert ["app+0x40", "#999", "small", "pages,", "4", "KiB", "0", "0"] in lines
+    assert "\npag: " in out and "\nseg: " in out
+
+
 def test_a_files_name_need_not_be_utf_8(files):
     odd = os.fsdecode(os.fsencode(files[0].parent) + b"/\xff.rtp")
     os.rename(files[0], odd)

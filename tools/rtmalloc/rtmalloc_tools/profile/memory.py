@@ -137,6 +137,18 @@ class Shared:
         return (*self.threads, self.common) if self.common else self.threads
 
 
+class Planned(NamedTuple):
+    """All that loading a profile in a mode plans."""
+
+    shared: Shared
+    plans: list[Plan]  # of shared.heaps
+
+    @staticmethod
+    def of(profile: Profile, mode: str) -> Planned:
+        plan = shared(profile, mode)
+        return Planned(plan, [thread.plan(mode) for thread in plan.heaps])
+
+
 def at_once(profile: Profile) -> int:
     """Granules in pages and spans of all threads, each at its peak, in the run where that was the most."""
     return max((record.granules for record in profile.records if record.process), default=0)
@@ -218,9 +230,10 @@ def extent_bytes(granules: int, chunks: int, layout: Layout) -> int:
     return 2 * (leaves * EXTENT_LEAF + groups * layout.hint_group)
 
 
-def run_bytes(plan: Shared, mode: str, layout: Layout, records: int) -> int:
+def run_bytes(planned: Planned, mode: str, layout: Layout, records: int) -> int:
     """All that is locked but the index: in the order of src/prepare.c."""
-    threads = [(thread, thread.plan(mode)) for thread in plan.heaps]
+    plan = planned.shared
+    threads = list(zip(plan.heaps, planned.plans, strict=True))
     hints = round_up(round_up(plan.chunks * WORD, EXTENT_ALIGNMENT) + plan.chunks * 2 * EXTENT_LEAF, EXTENT_ALIGNMENT)
     heaps, blocks = round_up((records + bool(plan.common)) * WORD, LINE), 0
     for thread, its in threads:
@@ -259,35 +272,32 @@ def index_bytes(records: Iterable[Record], layout: Layout) -> int:
     return round_up(len(heaps) * each, GRANULE) + round_up(buckets * layout.bucket, GRANULE)
 
 
-def prepared(profile: Profile, mode: str, layout: Layout | None) -> Memory:
-    plan = shared(profile, mode)
-    blocks = plan.chunks * CHUNK * GRANULE
-    for thread in plan.heaps:
-        its = thread.plan(mode)
-        blocks += its.store_bytes + its.granules * GRANULE
+def memory_of(planned: Planned, mode: str, layout: Layout | None, records: int) -> Memory:
+    plan = planned.shared
+    blocks = plan.chunks * CHUNK * GRANULE + sum(its.store_bytes + its.granules * GRANULE for its in planned.plans)
     if layout is None:
         return Memory(blocks, 0)
-    locked = run_bytes(plan, mode, layout, len(profile.records))
+    locked = run_bytes(planned, mode, layout, records)
     return Memory(blocks, locked - blocks + index_bytes((thread.record for thread in plan.threads), layout))
 
 
-def refused(profile: Profile, mode: str) -> str | None:
+def refused(profile: Profile, planned: Planned) -> str | None:
     """Why no machine would load it in that mode (check_size in src/prepare.c)."""
     if all(record.process for record in profile.records):
         return "it holds no thread"
-    plans = [thread.plan(mode) for thread in shared(profile, mode).heaps]
-    if any(blocks > STORE_BLOCKS_MAX for plan in plans for blocks, _ in plan.stores):
+    if any(blocks > STORE_BLOCKS_MAX for plan in planned.plans for blocks, _ in plan.stores):
         return "it has more blocks of one size than a store can hold"
-    if any(plan.granules > EXTENT_MOST for plan in plans):
+    if any(plan.granules > EXTENT_MOST for plan in planned.plans):
         return "one of its threads needs more than 16 GiB: mode pag has no such limit"
     return None
 
 
 def refused_here(profile: Profile, mode: str, available: int) -> str | None:
     """Why this machine would not, with so many bytes to have."""
-    if wrong := refused(profile, mode):
+    planned = Planned.of(profile, mode)
+    if wrong := refused(profile, planned):
         return wrong
-    needed = prepared(profile, mode, None).blocks
+    needed = memory_of(planned, mode, None, len(profile.records)).blocks
     if needed <= available:
         return None
     has = f"this machine, or its control group, has {in_words(available)} at the moment"
@@ -297,9 +307,10 @@ def refused_here(profile: Profile, mode: str, available: int) -> str | None:
 def most_memory(profile: Profile, name: str, layout: Layout | None = None) -> dict[str, Any]:
     figures: dict[str, Any] = {"profile": name}
     for mode, meaning in MEANINGS.items():
-        memory = prepared(profile, mode, layout)
+        planned = Planned.of(profile, mode)
+        memory = memory_of(planned, mode, layout, len(profile.records))
         without = "" if layout else " Without the allocator's metadata."
-        if wrong := refused(profile, mode):
+        if wrong := refused(profile, planned):
             meaning, without = f"Loading refuses this profile in this mode: {wrong}.", ""
         figures[mode] = {
             "bytes": memory.bytes,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +28,7 @@ from rtmalloc_tools.profile.size_classes import (
 )
 from rtmalloc_tools.profile.stores import Store, eight_stores, large_stores, shares
 
+Row = tuple[str, ...]
 TABLE_MOST = 1000  # rows of a table with a frame: each takes half a millisecond
 
 
@@ -39,14 +41,11 @@ def left_table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
     return table
 
 
-def threads_table(profile: Profile) -> Table:
-    table = left_table(
-        "Peaks of each thread", ["thread"], ["blocks", "bytes", "pages", "in pages", "spans", "largest", "threads"]
-    )
+def threads_rows(profile: Profile) -> Iterator[Row]:
     for record in profile.records:
         pages = "/".join(str(count) for count in record.pages)
-        table.add_row(
-            Text(record.name),
+        yield (
+            record.name,
             f"{sum(record.blocks):,}",
             in_words(block_bytes(record)),
             pages,
@@ -55,23 +54,17 @@ def threads_table(profile: Profile) -> Table:
             in_words(record.span_largest * GRANULE),
             str(record.threads_peak) if record.process else "",
         )
-    table.caption = "Pages: small (4 KiB) / medium (32 KiB) / large (64 KiB)."
-    return table
 
 
-def blocks_table(record: Record) -> Table:
+def blocks_rows(record: Record) -> Iterator[Row]:
     """Equation 3: the number for each block size, here of blocks, which does not depend on where they lie."""
-    table = left_table(f"{record.name}: blocks by size (equation 3)", ["in"], ["block size", "blocks", "bytes"])
     for number, count in enumerate(record.blocks):
         if count:
             size = block_size(number)
-            table.add_row(kind_of(number), f"{size:,}", f"{count:,}", in_words(count * size))
-    table.add_section()
-    table.add_row("all", "", f"{sum(record.blocks):,}", in_words(block_bytes(record)))
-    return table
+            yield kind_of(number), f"{size:,}", f"{count:,}", in_words(count * size)
 
 
-def segment_rows(record: Record) -> Iterator[tuple[str, int, int]]:
+def segments(record: Record) -> Iterator[tuple[str, int, int]]:
     """Equation 2: pages of each kind at the peak and the segments of 4 MiB that they fill; then huge blocks."""
     for count, (name, size) in zip(record.pages, PAGE_KINDS, strict=True):
         yield f"{name} pages, {in_words(size)}", count, round_up(count * size, SEGMENT) // SEGMENT
@@ -81,39 +74,102 @@ def segment_rows(record: Record) -> Iterator[tuple[str, int, int]]:
         yield f"huge blocks to {in_words(size)}", count, count * round_up(size, SEGMENT) // SEGMENT
 
 
-def segments_table(record: Record) -> Table:
-    table = left_table(f"{record.name}: segments (equation 2)", ["of what"], ["peak", "segments"])
-    for what, count, segments in segment_rows(record):
-        table.add_row(what, f"{count:,}", f"{segments:,}")
-    return table
+def segments_rows(record: Record) -> Iterator[Row]:
+    for what, count, many in segments(record):
+        yield what, f"{count:,}", f"{many:,}"
 
 
 def small_shared(record: Record) -> list[Store]:
     return [store for eight in range(EIGHTS) if shares(record, eight) for store in eight_stores(record, eight)]
 
 
-def stores_table(record: Record) -> Table:
-    title = f"{record.name}: stores for large sizes, and for small ones that share one"
-    table = left_table(title, ["mode"], ["up to", "blocks", "bytes"])
-    stores = {"pag": small_shared(record) + large_stores(record, BLOCK_MAX), "seg": plan_extent(record, False).stores}
+def stores_rows(record: Record) -> Iterator[Row]:
+    """None where no sizes share a store."""
+    in_pag = small_shared(record) + large_stores(record, BLOCK_MAX)
+    if record.process or not in_pag:
+        return
+    stores = {"pag": in_pag, "seg": plan_extent(record, False).stores}
     for mode in ("pag", "seg"):
         for blocks, size in stores[mode]:
-            table.add_row(mode, f"{size:,}", f"{blocks:,}", in_words(blocks * size))
-    table.caption = "Sizes that take turns share one. Threads that are alike get the most of them all."
+            yield mode, f"{size:,}", f"{blocks:,}", in_words(blocks * size)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is told of each thread: a table, or in a large profile the lines of one for all."""
+
+    title: str
+    left: Sequence[str]
+    right: Sequence[str]
+    rows: Callable[[Record], Iterable[Row]]
+    caption: str = ""
+
+
+PARTS = (
+    Part("blocks by size (equation 3)", ["in"], ["block size", "blocks", "bytes"], blocks_rows),
+    Part("segments (equation 2)", ["of what"], ["peak", "segments"], segments_rows),
+    Part(
+        "stores for large sizes, and for small ones that share one",
+        ["mode"],
+        ["up to", "blocks", "bytes"],
+        stores_rows,
+        "Sizes that take turns share one. Threads that are alike get the most of them all.",
+    ),
+)
+THREADS = ["thread"], ["blocks", "bytes", "pages", "in pages", "spans", "largest", "threads"]
+THREADS_TITLE, THREADS_CAPTION = "Peaks of each thread", "Pages: small (4 KiB) / medium (32 KiB) / large (64 KiB)."
+
+
+def part_table(part: Part, record: Record) -> Table | None:
+    rows = list(part.rows(record))
+    if not rows:
+        return None
+    table = left_table(f"{record.name}: {part.title}", part.left, part.right)
+    for row in rows:
+        table.add_row(*row)
+    if part.rows is blocks_rows:
+        table.add_section()
+        table.add_row("all", "", f"{sum(record.blocks):,}", in_words(block_bytes(record)))
+    table.caption = part.caption or None
     return table
+
+
+def show_tables(profile: Profile, console: Console) -> None:
+    threads = left_table(THREADS_TITLE, *THREADS)
+    for name, *row in threads_rows(profile):
+        threads.add_row(Text(name), *row)
+    threads.caption = THREADS_CAPTION
+    console.print(threads)
+    for record in profile.records:
+        for part in PARTS:
+            table = part_table(part, record)
+            if table:
+                console.print(table)
+
+
+def show_lines(profile: Profile, console: Console) -> None:
+    """Many threads without frames, and with the thread in each line, to be searched."""
+    write_lines(THREADS_TITLE, *THREADS, list(threads_rows(profile)), console)
+    for part in PARTS:
+        rows = [(record.name, *row) for record in profile.records for row in part.rows(record)]
+        write_lines(part.title.capitalize(), ["thread", *part.left], part.right, rows, console)
+
+
+def write_lines(title: str, left: Sequence[str], right: Sequence[str], rows: Sequence[Row], console: Console) -> None:
+    lines = [(*left, *right), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    console.file.write(f"{printable(title)}\n")
+    for line in lines:
+        words = (f"{cell:{'<' if at < len(left) else '>'}{widths[at]}}" for at, cell in enumerate(line))
+        console.file.write("  ".join(words).rstrip() + "\n")
 
 
 def show(profile: Profile, name: str, console: Console) -> None:
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
     text = f"{name}: {runs}, {len(profile.records)} records, build {profile.build:#x}, {profile.bins} bins"
     console.print(text, markup=False, highlight=False)
-    console.print(threads_table(profile))
-    for record in profile.records:
-        if any(record.blocks):
-            console.print(blocks_table(record))
-        console.print(segments_table(record))
-        if not record.process and (small_shared(record) or large_stores(record, BLOCK_MAX)):
-            console.print(stores_table(record))
+    many = sum(sum(map(bool, record.blocks)) for record in profile.records) > TABLE_MOST
+    (show_lines if many else show_tables)(profile, console)
     memory = most_memory(profile, name)
     for mode in ("pag", "seg"):
         figure = memory[mode]
@@ -143,10 +199,5 @@ def show_changes(changes: Sequence[Change], a: str, b: str, console: Console) ->
     if len(changes) <= TABLE_MOST:
         console.print(changes_table(changes, a, b))
         return
-    named = ((change.thread, *row[1:]) for row, change in zip(change_rows(changes), changes, strict=True))
-    rows = [("thread", "what", "before", "after", "change"), *named]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    console.file.write(f"From {printable(a)} to {printable(b)}\n")
-    for row in rows:
-        words = (f"{cell:{'<' if at < 2 else '>'}{widths[at]}}" for at, cell in enumerate(row))
-        console.file.write("  ".join(words) + "\n")
+    named = [(change.thread, *row[1:]) for row, change in zip(change_rows(changes), changes, strict=True)]
+    write_lines(f"From {a} to {b}", ["thread", "what"], ["before", "after", "change"], named, console)
