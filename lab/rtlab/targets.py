@@ -87,6 +87,8 @@ def judge(runs: pd.DataFrame, target: Target) -> Verdict:
         limits = pd.Series({entry: limit_of(target, str(entry)) for entry in known.index})
         worst = (known / limits).idxmax()
         value, limit, remark = float(known[worst]), float(limits[worst]), str(worst)
+        if limit != target.limit:
+            remark += f", where at most {limit:.2f}"
         beyond = [f"{entry} {known[entry]:.2f}" for entry in known.index if known[entry] > limits[entry]]
         if len(beyond) > 1:
             remark = "; ".join(beyond)

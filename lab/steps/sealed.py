@@ -33,8 +33,8 @@ GENERAL = "general"
 BLOCK_MAX, MEDIUM_MAX = 32 << 10, 2 << 20
 TABLE = Path(__file__).with_name("sealed.toml")
 
-# The frees by the owner, and what they are by another thread.
-REMOTE = {"free": "remote free"} | {by: f"remote {by}" for by in ("sized free", "free_sized", "aligned delete")}
+WITH_SIZE = ("sized free", "free_sized", "aligned delete")  # frees that say a size
+REMOTE = {by: f"remote {by}" for by in ("free", *WITH_SIZE)}
 
 Key = tuple[str, str, str]  # mode, operation, kind
 
@@ -106,7 +106,7 @@ class Run:
                     operation = "orphan free"
                 if mode == GENERAL and operation == "wide aligned_alloc":
                     operation = "aligned_alloc"
-                if mode != "pag" and operation in REMOTE.values() and operation != "remote free":  # there the rows have both
+                if mode != "pag" and operation.removeprefix("remote ") in WITH_SIZE:  # the rows have both there
                     operation = operation.removeprefix("remote ")
                 key = operation, self.kind_of(mode, operation, int(line["bytes"]))
                 highest[key] = max(highest.get(key, 0), int(line["instructions"]))
@@ -186,14 +186,14 @@ def orders_of(load: dict[str, Any]) -> list[Sequence[str]]:
 
 
 def judge(run: Run) -> None:
-    print(f"{'mode':<9}{'operation':<16}{'kind':<8}{'observed':>9}{'limit':>7}  load")
+    print(f"{'mode':<9}{'operation':<26}{'kind':<8}{'observed':>9}{'limit':>7}  load")
     for key, highest in sorted(run.found.items()):
         mode, operation, kind = key
         limit = run.limits.get(mode, {}).get(operation, {}).get(kind)
         over = limit is not None and highest.count > limit
         word = "  OVER" if over else "  no limit in the table" if limit is None else ""
         counts = f"{highest.count:>9}{limit or '-':>7}"
-        print(f"{mode:<9}{operation:<16}{kind:<8}{counts}  {highest.load}, seed {highest.seed}{word}")
+        print(f"{mode:<9}{operation:<26}{kind:<8}{counts}  {highest.load}, seed {highest.seed}{word}")
         if over or limit is None:
             run.problems.append(f"{'/'.join(key)}: {highest.count} instructions, {TABLE.name} says {limit}")
 

@@ -107,6 +107,9 @@ def test_memory_of_the_modes_has_a_free_part_and_racing_entries_another_limit():
     assert (seg.met, seg.remark) == (False, "larson")
     assert seg.value == pytest.approx(1.6)  # (2.6 - 1) / 1 beyond 1.5; cfrac's 1.5 is not
     assert pag.met and pag.remark == "cfrac"  # 2.0 of 2; larson's 2.9 of 3 is further away
+    rows[2], rows[5] = ("cfrac", 0, "rtmalloc-pag", 1.0, 2.0), ("larson", 0, "rtmalloc-pag", 1.0, 4.0)
+    (pag,) = (v for v in judge_all(frame(*rows)) if v.target.name == "rtmalloc-pag" and v.target.free_mib)
+    assert (pag.met, pag.value, pag.remark) == (True, pytest.approx(3.0), "larson, where at most 3.00")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ ASSUMPTIONS = (
     "run but not counted. A system call, in general mode only, counts as one instruction.",
     "General mode's bounds leave out a thread's first call, and requests for which the system refuses memory.",
     "A loop is accepted in general mode only, and only with a declared bound, which is argued as well.",
+    "A function of another library is counted as it is declared, for the version that is named under its rows: "
+    "that is argued, too.",
     "The kernel may interrupt at any instruction: its time (interrupts, scheduling, page faults of memory that is not "
     "locked) is not in these counts. `rtmalloc check` looks at the settings.",
     "Counts are not times. Caches, branch prediction, and other processors' use of the same memory decide how long an "
