@@ -239,8 +239,8 @@ static const char *load(const char *path, enum mode mode) {
   if (!made.permitted) warn_limit();
   if (process_key_is_late())
     message_warn("profile", path,
-                 "other libraries made 32 thread keys before rtmalloc made its own: a thread's start allocates, and takes "
-                 "more instructions than `rtmalloc bound` proves; make fewer before main; the run goes on");
+                 "other libraries made 32 thread keys before rtmalloc made its own: a thread's start allocates, and "
+                 "takes more instructions than `rtmalloc bound` proves; make fewer before main; the run goes on");
   return NULL;
 }
 
