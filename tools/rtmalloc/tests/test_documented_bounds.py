@@ -54,6 +54,12 @@ OPERATIONS = {
     "a thread that one of its own routine started takes over that one's heap, in its first malloc": ["thread takeover"],
     "a thread leaves it": ["thread exit"],
     "the first malloc of a thread that has not begun with its heap": ["first malloc"],
+    "its first `operator new`; calloc; realloc; aligned_alloc, up to 4 KiB": [
+        "first operator new",
+        "first calloc",
+        "first realloc",
+        "first aligned_alloc",
+    ],
 }
 
 

@@ -40,6 +40,14 @@ OPERATIONS = (
     "thread start",
     "thread takeover",
     "first malloc",
+    "first operator new",
+    "first calloc",
+    "first realloc",
+    "first aligned_alloc",
+    "common first operator new",
+    "common first calloc",
+    "common first realloc",
+    "common first aligned_alloc",
     "thread exit",
 )
 KINDS = ("page", "span", "huge", "any")
