@@ -185,7 +185,7 @@ static void read_all(struct options *o) {
   if (is_for_this_program()) read_of_program(o);
   const char *secure = get("RTMALLOC_SECURE");
   if (SECURE_VARIANT)
-    secure_start(secure, o->mode != 0);
+    secure_start(secure, o->mode != 0 || o->record[0]);
   else if (secure && *secure)
     message_warn("RTMALLOC_SECURE", secure, "it is for librtmalloc-secure.so; the option is left out");
   // In the real-time modes a report tells of misses, not of each operation: the fast paths stay.

@@ -408,6 +408,13 @@ static RTM_NOINLINE void *take_and_release(struct heap *heap, struct span *page)
   return block;
 }
 
+// The secure variant's: few of its operations come here with a block in the current page, and what waits would pile up.
+static RTM_NOINLINE void *take_queued_and_release(struct heap *heap, unsigned class) {
+  void *block = take_queued(heap, class, 1);
+  release_waiting(heap);
+  return block;
+}
+
 // The current page has a block: this leaves time to look for what others have freed, and to collect it.
 static RTM_NOINLINE void *take_and_collect(struct heap *heap, struct span *page) {
   void *block = take_unlinked(page, 1);
@@ -435,7 +442,8 @@ RTM_INLINE void *take_and_keep_house(struct heap *heap, unsigned class, struct s
   uint32_t turn = heap->turn++;
   if (RTM_UNLIKELY(is_urgent(heap, class))) return take_and_prepare(heap, class);
   if (turn % ROUND == 0) return take_and_housekeep(heap, class);
-  if (page && turn % 2 && RTM_UNLIKELY(heap->waiting)) return take_and_release(heap, page);
+  if ((page || SECURE_VARIANT) && turn % 2 && RTM_UNLIKELY(heap->waiting))
+    return page ? take_and_release(heap, page) : take_queued_and_release(heap, class);
   if ((heap->rest -= (int32_t)rtm_shape[class].block_size * AT_HAND) < 0) {
     heap->rest = 0;
     if (RTM_UNLIKELY(hint_may_have(&heap->hints)))

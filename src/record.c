@@ -210,12 +210,13 @@ static void count_together(struct profile_record *thread, const struct profile_r
   }
 }
 
-static void collect(struct profile *profile) {
+// `newest`: those of the threads that start meanwhile come before it.
+static void collect(struct profile *profile, struct record *newest) {
   struct profile_record *whole = &profile->record[0], *thread = whole + 1;
   whole->module[0] = '*';
   whole->flags = PROFILE_PROCESS;
   whole->threads_peak = atomic_load_explicit(&threads_peak, memory_order_relaxed);
-  for (struct record *record = first(); record; record = record->next, thread++) {
+  for (struct record *record = newest; record; record = record->next, thread++) {
     record_leave(record);
     *thread = record->peaks;
     thread->threads_peak = 1;
@@ -268,11 +269,12 @@ static bool merge_with(struct profile *profile, struct profile *old) {
 }
 
 static const char *save(const char *path) {
+  struct record *newest = first();
   uint32_t count = 1;
   struct profile profile = {0}, old;
-  for (struct record *record = first(); record; record = record->next) count++;
+  for (struct record *record = newest; record; record = record->next) count++;
   if (!profile_make(&profile, count)) return "there is no memory for it";
-  collect(&profile);
+  collect(&profile, newest);
   if (mine.forked) profile.header->runs = 0;  // its parent counts
   size_t size;
   const char *wrong = NULL;

@@ -171,6 +171,36 @@ static void *save_always(void *unused) {
   return unused;
 }
 
+static void *hold_a_while(void *bytes) {
+  void *block = malloc((size_t)bytes);
+  usleep(100000);
+  free(block);
+  return NULL;
+}
+
+static void *start_always(void *stop) {
+  enum { MOST = 3000 };
+  static pthread_t threads[MOST];
+  uintptr_t count = 0;
+  while (count < MOST && !*(_Atomic bool *)stop &&
+         pthread_create(&threads[count], NULL, hold_a_while, (void *)(16 + count)) == 0)
+    count++;
+  for (uintptr_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
+  return NULL;
+}
+
+// Another thread starts threads, each of which has a heap of its own, while this one saves.
+static void save_beside_starts(void) {
+  static _Atomic bool stop;
+  unsigned failed = 0;
+  pthread_t starter;
+  pthread_create(&starter, NULL, start_always, &stop);
+  for (unsigned i = 0; i < 300; i++) failed += rtm_save_profile(profile) != 0;
+  stop = true;
+  pthread_join(starter, NULL);
+  printf("save %u\n", failed);
+}
+
 // The process ends while other threads save elsewhere.
 static void save_at_end(void) {
   pthread_t thread;
@@ -246,6 +276,7 @@ int main(int count, char **arguments) {
                    {"fork_before_threads", fork_before_threads},
                    {"save_in_children", save_in_children},
                    {"save_at_end", save_at_end},
+                   {"save_beside_starts", save_beside_starts},
                    {"save_without_record", save_without_record}};
   if (count != 3) return 2;
   profile = arguments[2];

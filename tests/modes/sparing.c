@@ -8,10 +8,11 @@
 // their size and alignment. And BLOCKS of KIB that another thread frees before as much memory is asked for in blocks of
 // NEXT KiB, with small ones in pages between, three times. And blocks of many sizes, after which the program has unused
 // memory given back. And BLOCKS of up to BYTES that THREADS, one after the other, have while their data are destroyed.
+// And THREADS, one after the other, whose 40 blocks the main thread frees: memory must not grow with their number.
 // And two threads of one routine that need nearly as much, of different sizes, at one time or one after the other.
 //
 //   sparing classes|generations|passing LEAST MOST|sizes [SEED]|mixed [SEED [MOST]]|arenas [SEED]|holes [KIB [BLOCKS]]
-//           |told BLOCKS|elsewhere KIB BLOCKS NEXT|trimmed|destructors BLOCKS BYTES THREADS|places together|places apart
+//           |ended THREADS|told BLOCKS|elsewhere KIB BLOCKS NEXT|trimmed|destructors BLOCKS BYTES THREADS|places together|places apart
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -35,6 +36,26 @@ static void use_classes_in_turn(void) {
   }
   for (unsigned i = 0; i < SIZES; i++)
     for (unsigned k = 0; k < SMALL; k++) free(small[i][k]);
+}
+
+enum { LEFT_BLOCKS = 40 };
+
+static void *leave_all(void *blocks) {
+  for (unsigned i = 0; i < LEFT_BLOCKS; i++) ((void **)blocks)[i] = malloc(i % 16 ? 8 + 20 * i : 5000 + 400 * i);
+  return NULL;
+}
+
+static void free_what_ended_threads_left(unsigned threads) {
+  struct mallinfo2 soon = {0};
+  for (unsigned i = 0; i < threads; i++) {
+    void *blocks[LEFT_BLOCKS];
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, leave_all, blocks) != 0) abort();
+    pthread_join(thread, NULL);
+    for (unsigned k = 0; k < LEFT_BLOCKS; k++) free(blocks[k]);
+    if (i == threads / 4) soon = mallinfo2();
+  }
+  if (mallinfo2().arena > soon.arena + (4 << 20)) exit(3);
 }
 
 enum { THREADS = 2, GENERATIONS = 1000, KEPT = 50, WORK = 100, LEFT = 25 };
@@ -322,6 +343,8 @@ int main(int argc, char **argv) {
   if (argc < 2) return 2;
   if (strcmp(argv[1], "classes") == 0)
     use_classes_in_turn();
+  else if (strcmp(argv[1], "ended") == 0 && argc == 3)
+    free_what_ended_threads_left((unsigned)atoi(argv[2]));
   else if (strcmp(argv[1], "passing") == 0)
     pass_blocks_on(argc > 2 ? (uint32_t)atoi(argv[2]) : 20, argc > 3 ? (uint32_t)atoi(argv[3]) : 32);
   else if (strcmp(argv[1], "sizes") == 0)

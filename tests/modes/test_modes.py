@@ -161,6 +161,14 @@ def test_the_save_at_exit_waits_for_those_of_other_threads(tmp_path: Path) -> No
         assert profile.exists()
 
 
+def test_threads_may_start_while_a_profile_is_saved(tmp_path: Path) -> None:
+    for number in range(3):
+        saved = tmp_path / f"{number}.rtp"
+        result = run("api", "save_beside_starts", str(saved), record=str(tmp_path / "at_end.rtp"))
+        assert (result.returncode, result.stdout) == (0, "save 0\n")
+        assert any(module == "" for module, _, _ in blocks_of_heaps(saved))  # the main thread's, which is the oldest
+
+
 def test_processes_that_save_together_lose_nothing(tmp_path: Path) -> None:
     profile = tmp_path / "together.rtp"
     result = run("api", "save_in_children", "", record=str(profile))
@@ -286,6 +294,26 @@ def test_the_secure_library_knows_the_blocks_of_stores_that_serve_several_sizes(
     result = run("sparing", "sizes", "2", profile=str(profile), mode="pag", seal="1", report=str(report), **secure)
     assert result.returncode == 0, result.stderr
     assert json.loads(report.read_text())["mode"] == "pag"
+
+
+@pytest.mark.parametrize("library", ["librtmalloc.so", "librtmalloc-debug.so", "librtmalloc-secure.so"])
+def test_memory_does_not_grow_with_the_threads_that_were_recorded(library: str, tmp_path: Path) -> None:
+    assert run("sparing", "ended", "4000", record=str(tmp_path / "ended.rtp"), library=library).returncode == 0
+
+
+@pytest.mark.parametrize("features", ["alone", "fenced", "guard-pages"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_the_secure_library_switches_off_when_sealed_is_off_when_recorded(
+    features: str, mode: str, tmp_path: Path
+) -> None:
+    profile, report = tmp_path / "load.rtp", tmp_path / "report.json"
+    secure = {"library": "librtmalloc-secure.so", "secure": features}
+    for _ in range(2):
+        assert run("load", record=str(profile), **secure).returncode == 0
+    sealed = {"profile": str(profile), "mode": mode, "seal": "1", "report": str(report)}
+    assert run("load", **secure, **sealed).returncode == 0
+    told = json.loads(report.read_text())
+    assert (told["misses"], told["system_calls_since_seal"]) == (0, 0)
 
 
 def recorded_and_sealed(tmp_path: Path, mode: str, *command: str, library: str | None = None) -> dict[str, int]:
