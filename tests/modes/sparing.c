@@ -38,21 +38,31 @@ static void use_classes_in_turn(void) {
     for (unsigned k = 0; k < SMALL; k++) free(small[i][k]);
 }
 
-enum { LEFT_BLOCKS = 40 };
+enum { LEFT_BLOCKS = 40, LEFT_SEEDS = 50 };
 
-static void *leave_all(void *blocks) {
-  for (unsigned i = 0; i < LEFT_BLOCKS; i++) ((void **)blocks)[i] = malloc(i % 16 ? 8 + 20 * i : 5000 + 400 * i);
+struct left {
+  uint32_t seed;
+  void *blocks[LEFT_BLOCKS];
+};
+
+// Most to 800 bytes, one of 16 to 20,000.
+static void *leave_all(void *argument) {
+  struct left *left = argument;
+  for (unsigned i = 0; i < LEFT_BLOCKS; i++) {
+    uint32_t random = left->seed = left->seed * 1103515245 + 12345;
+    left->blocks[i] = malloc((random >> 8) % 16 == 0 ? 8 + (random >> 12) % 20000 : 8 + (random >> 12) % 800);
+  }
   return NULL;
 }
 
 static void free_what_ended_threads_left(unsigned threads) {
   struct mallinfo2 soon = {0};
   for (unsigned i = 0; i < threads; i++) {
-    void *blocks[LEFT_BLOCKS];
+    struct left left = {.seed = 7919 * (i % LEFT_SEEDS) + 1};
     pthread_t thread;
-    if (pthread_create(&thread, NULL, leave_all, blocks) != 0) abort();
+    if (pthread_create(&thread, NULL, leave_all, &left) != 0) abort();
     pthread_join(thread, NULL);
-    for (unsigned k = 0; k < LEFT_BLOCKS; k++) free(blocks[k]);
+    for (unsigned k = 0; k < LEFT_BLOCKS; k++) free(left.blocks[k]);
     if (i == threads / 4) soon = mallinfo2();
   }
   if (mallinfo2().arena > soon.arena + (4 << 20)) exit(3);
