@@ -1,5 +1,5 @@
 // What belongs to the process: options from the environment, start, threads, fork, exit. Layer: above arena and
-// message; used by heap and alloc.
+// message; used by heap, mode and alloc.
 #ifndef RTM_PROCESS_H
 #define RTM_PROCESS_H
 

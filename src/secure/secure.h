@@ -35,7 +35,8 @@ struct secure {
 RTM_HIDDEN extern struct secure rtm_secure;
 RTM_HIDDEN extern _Thread_local uint64_t rtm_secure_turn __attribute__((tls_model("initial-exec")));
 
-// Reads RTMALLOC_SECURE (`value` may be NULL) and the keys. `real_time`: the mode is not general, or a profile is recorded for another one.
+// Reads RTMALLOC_SECURE (`value` may be NULL) and the keys. `real_time`: the mode is not general, or a profile is
+// recorded for another one.
 void secure_start(const char *value, bool real_time);
 // Bytes by which the window is moved, at most `room`; a multiple of the segment size.
 uintptr_t secure_shift(uintptr_t room);

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from rtmalloc_tools.bound.certificate import Certificate, Entry
+from rtmalloc_tools.bound.certificate import Certificate, Entry, OtherName
 from rtmalloc_tools.bound.listing import Line
 
 SHARES_SHOWN = 12
@@ -150,23 +150,26 @@ def show_memory(certificate: Certificate, console: Console) -> None:
     console.print(table)
 
 
+def complaint(found: Entry | OtherName) -> str | None:
+    """About a bound that is proven."""
+    match found:
+        case Entry(verdict="below observed"):
+            seen = f"{found.observed} instructions were observed, {found.proven} are proven"
+            return f"WRONG {found.name}: {seen}: a hole in it"
+        case Entry(verdict="over limit"):
+            return f"OVER {found.name}: {found.proven} instructions are proven, {found.limit} are permitted"
+        case OtherName(verdict="over limit"):
+            return f"OVER {found.name}: {found.more} instructions more are proven, {found.limit} are permitted"
+    return None
+
+
 def show_problems(certificate: Certificate, console: Console) -> None:
-    """Each problem once, with the rows that meet it."""
+    """Each problem once, with the rows and other names that meet it."""
     meeting: dict[str, list[str]] = {}
-    for other in certificate.other_names:
-        for problem in other.problems:
-            meeting.setdefault(problem.text, []).append(f"  by {other.name}: {problem.way}")
-        if other.verdict == "over limit":
-            text = f"OVER {other.name}: {other.more} instructions more are proven, {other.limit} are permitted"
-            console.print(text, markup=False, style="red", highlight=False, soft_wrap=True)
-    for row in certificate.rows:
-        for problem in row.problems:
-            meeting.setdefault(problem.text, []).append(f"  by {row.name}: {problem.way}")
-        if row.verdict == "below observed":
-            text = f"WRONG {row.name}: {row.observed} instructions were observed, {row.proven} are proven: a hole in it"
-            console.print(text, markup=False, style="red", highlight=False, soft_wrap=True)
-        if row.verdict == "over limit":
-            text = f"OVER {row.name}: {row.proven} instructions are proven, {row.limit} are permitted"
+    for found in (*certificate.rows, *certificate.other_names):
+        for problem in found.problems:
+            meeting.setdefault(problem.text, []).append(f"  by {found.name}: {problem.way}")
+        if text := complaint(found):
             console.print(text, markup=False, style="red", highlight=False, soft_wrap=True)
     for problem_text, ways in meeting.items():
         console.print(f"REFUSED: {problem_text}", markup=False, style="red", highlight=False, soft_wrap=True)

@@ -64,6 +64,10 @@ def blocks_rows(record: Record) -> Iterator[Row]:
             yield kind_of(number), f"{size:,}", f"{count:,}", in_words(count * size)
 
 
+def blocks_total(record: Record) -> Row:
+    return "all", "", f"{sum(record.blocks):,}", in_words(block_bytes(record))
+
+
 def segments(record: Record) -> Iterator[tuple[str, int, int]]:
     """Equation 2: pages of each kind at the peak and the segments of 4 MiB that they fill; then huge blocks."""
     for count, (name, size) in zip(record.pages, PAGE_KINDS, strict=True):
@@ -102,18 +106,19 @@ class Part:
     left: Sequence[str]
     right: Sequence[str]
     rows: Callable[[Record], Iterable[Row]]
+    total: Callable[[Record], Row] | None = None  # a last row of the table
     caption: str = ""
 
 
 PARTS = (
-    Part("blocks by size (equation 3)", ["in"], ["block size", "blocks", "bytes"], blocks_rows),
+    Part("blocks by size (equation 3)", ["in"], ["block size", "blocks", "bytes"], blocks_rows, blocks_total),
     Part("segments (equation 2)", ["of what"], ["peak", "segments"], segments_rows),
     Part(
         "stores for large sizes, and for small ones that share one",
         ["mode"],
         ["up to", "blocks", "bytes"],
         stores_rows,
-        "Sizes that take turns share one. Threads that are alike get the most of them all.",
+        caption="Sizes that take turns share one. Threads that are alike get the most of them all.",
     ),
 )
 THREADS = ["thread"], ["blocks", "bytes", "pages", "in pages", "spans", "largest", "threads"]
@@ -127,9 +132,9 @@ def part_table(part: Part, record: Record) -> Table | None:
     table = left_table(f"{record.name}: {part.title}", part.left, part.right)
     for row in rows:
         table.add_row(*row)
-    if part.rows is blocks_rows:
+    if part.total:
         table.add_section()
-        table.add_row("all", "", f"{sum(record.blocks):,}", in_words(block_bytes(record)))
+        table.add_row(*part.total(record))
     table.caption = part.caption or None
     return table
 
@@ -149,10 +154,11 @@ def show_tables(profile: Profile, console: Console) -> None:
 
 def show_lines(profile: Profile, console: Console) -> None:
     """Many threads without frames, and with the thread in each line, to be searched."""
-    write_lines(THREADS_TITLE, *THREADS, list(threads_rows(profile)), console)
+    write_lines(f"{THREADS_TITLE}. {THREADS_CAPTION}", *THREADS, list(threads_rows(profile)), console)
     for part in PARTS:
         rows = [(record.name, *row) for record in profile.records for row in part.rows(record)]
-        write_lines(part.title.capitalize(), ["thread", *part.left], part.right, rows, console)
+        title = f"{part.title.capitalize()}. {part.caption}" if part.caption else part.title.capitalize()
+        write_lines(title, ["thread", *part.left], part.right, rows, console)
 
 
 def write_lines(title: str, left: Sequence[str], right: Sequence[str], rows: Sequence[Row], console: Console) -> None:
