@@ -147,6 +147,7 @@ def test_other_names_follow_the_rows_of_an_entry(assemble, rtmalloc, tmp_path, c
     found, out, _ = rtmalloc("bound", "--library", library, "--paths", paths, "--html", page)
     assert found == status and words in out
     assert ("1 of 1 other names are not certified" in page.read_text()) == bool(status)
+    assert ("All 2 rows are certified" in page.read_text()) != bool(status)
     _, out, _ = rtmalloc("bound", "--library", library, "--paths", paths, "--json")
     (other,) = json.loads(out)["other_names"]
     assert (other["verdict"], other["rows"], other["limit"]) == (verdict, 1, more)
